@@ -1,0 +1,1 @@
+"""The compiled backend: one extension module that holds the C kernels."""

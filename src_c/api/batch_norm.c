@@ -1,0 +1,53 @@
+/* Batch norm, training and inference: checks, then the kernel of the level in use.
+ * One element a channel in space is (batch, channels) in either layout: it goes to the channels-last kernels. */
+#include "check.h"
+
+static bool as_last(size_t spatial, cnorm_layout layout) { return layout == CNORM_CHANNELS_LAST || spatial == 1; }
+
+size_t CN_API(batch_norm_forward_workspace)(size_t batch, size_t channels, size_t spatial, cnorm_layout layout)
+{
+    return CN_KERNELS->batch_norm_workspace(batch, channels, spatial, as_last(spatial, layout));
+}
+
+size_t CN_API(batch_norm_inference_workspace)(size_t batch, size_t channels, size_t spatial, cnorm_layout layout)
+{
+    return CN_KERNELS->batch_norm_inference_workspace(batch, channels, spatial, as_last(spatial, layout));
+}
+
+cnorm_status CN_API(batch_norm_forward)(real *y, real *mean, real *rstd, real *running_mean, real *running_var,
+                                        const real *x, const real *weight, const real *bias, size_t batch,
+                                        size_t channels, size_t spatial, double eps, double momentum, int unbiased,
+                                        cnorm_layout layout, void *workspace, size_t workspace_size)
+{
+    size_t n = element_count(batch, channels, spatial);
+    cnorm_status status = FIRST_ERROR(
+        check_eps(eps), check_layout(layout), check_running(running_mean, running_var, momentum, weight, bias, channels),
+        channels && n == channels ? CNORM_ERROR_VALUE : CNORM_OK, check_arrays(y, x, n, weight, bias, channels),
+        check_statistics(mean, channels, y, x, n), check_statistics(rstd, channels, y, x, n),
+        check_statistics(running_mean, channels, y, x, n), check_statistics(running_var, channels, y, x, n),
+        check_workspace(workspace, workspace_size,
+                        CN_API(batch_norm_forward_workspace)(batch, channels, spatial, layout)));
+    if (status == CNORM_OK && n > 0)
+        CN_KERNELS->batch_norm_forward(y, mean, rstd, running_mean, running_var, x, weight, bias, batch, channels,
+                                       spatial, eps, momentum, unbiased != 0, as_last(spatial, layout),
+                                       plan_forward(n), workspace);
+    return status;
+}
+
+cnorm_status CN_API(batch_norm_inference)(real *y, const real *x, const real *mean, const real *var,
+                                          const real *weight, const real *bias, size_t batch, size_t channels,
+                                          size_t spatial, double eps, cnorm_layout layout, void *workspace,
+                                          size_t workspace_size)
+{
+    size_t n = element_count(batch, channels, spatial);
+    cnorm_status status = FIRST_ERROR(
+        check_eps(eps), check_layout(layout), n && (!mean || !var) ? CNORM_ERROR_NULL : CNORM_OK,
+        check_arrays(y, x, n, weight, bias, channels), apart(y, n, mean, channels) ? CNORM_OK : CNORM_ERROR_OVERLAP,
+        apart(y, n, var, channels) ? CNORM_OK : CNORM_ERROR_OVERLAP,
+        check_workspace(workspace, workspace_size,
+                        CN_API(batch_norm_inference_workspace)(batch, channels, spatial, layout)));
+    if (status == CNORM_OK && n > 0)
+        CN_KERNELS->batch_norm_inference(y, x, mean, var, weight, bias, batch, channels, spatial, eps,
+                                         as_last(spatial, layout), plan_forward(n), workspace);
+    return status;
+}

@@ -1,0 +1,126 @@
+/* Batch norm with fixed statistics: an affine map of each channel.
+ *
+ *     y[n, c, s] = (x[n, c, s] - mean[c]) * scale[c] + bias[c],   scale = weight / sqrt(var + eps)
+ *
+ * Passes: one, 2S of traffic. Split: runs of a channel, or rows. Every element stands alone, so nothing to order.
+ * A channel whose mean, variance or scale leaves the range where that is safe is computed in acc, a product at a time.
+ */
+#include "../parallel.h"
+#include "apply.h"
+#include "kernels.h"
+#include "rows.h"
+#include "span.h"
+
+#define NARROW 256
+#define ROWS_BYTES (128 * 1024)
+
+typedef struct {
+    real *y;
+    const real *x, *weight, *bias, *mean;
+    size_t batch, channels, spatial;
+    cn_work work;
+    row_parameters parameters; /* hi is the mean; lo is 0; kept: the careful way */
+    size_t width, rows, left, per_task;
+    bool kept;
+} inference;
+
+static size_t row_width(size_t rows, size_t channels)
+{
+    size_t fold = channels && channels < NARROW ? divide_up(NARROW, channels) : 1;
+    return channels * (fold <= rows ? fold : (rows ? rows : 1));
+}
+
+size_t CN(batch_norm_inference_workspace)(size_t batch, size_t channels, size_t spatial, bool last)
+{
+    return row_parameters_size(last ? row_width(batch * spatial, channels) : channels);
+}
+
+static void prepare_channels(inference *g, const real *var, acc eps)
+{
+    row_parameters *p = &g->parameters;
+    for (size_t c = 0; c < g->channels; c++) {
+        acc variance = variance_and_rstd(var[c], 0, 1, eps, &p->rstd[c], &p->rstd_lo[c]);
+        p->hi[c] = g->mean[c];
+        p->lo[c] = 0;
+        p->kept[c] = !(is_fast(variance) && fabs((acc)g->mean[c]) <= REAL_MAX / 0x1p+28);
+        if (p->kept[c])
+            p->rstd[c] = variance == 0 ? 0 : 1 / sqrt(variance), p->rstd_lo[c] = 0;
+    }
+    set_affine(p, g->weight, g->bias, g->channels);
+    g->kept = any_kept(p, g->channels);
+}
+
+/* n elements of one channel, `step` apart, in acc; halves where the difference itself could overflow. */
+static void careful_run(const inference *g, size_t at, size_t n, size_t step, size_t channel)
+{
+    acc mean = g->mean[channel], unit = fabs(mean) > REAL_MAX / 4 ? 0.5 : 1;
+    acc weight = g->weight ? g->weight[channel] : 1, bias = g->bias ? g->bias[channel] : 0;
+    for (size_t i = at, end = at + n * step; i < end; i += step) {
+        acc xhat = ((acc)g->x[i] * unit - mean * unit) * g->parameters.rstd[channel] / unit;
+        g->y[i] = (real)(xhat * weight + bias);
+    }
+}
+
+static void runs_first(void *job, size_t task)
+{
+    const inference *g = job;
+    size_t run = task * g->per_task, end = run + g->per_task, runs = g->batch * g->channels;
+    for (; run < end && run < runs; run++) {
+        size_t c = run % g->channels, at = run * g->spatial;
+        const row_parameters *p = &g->parameters;
+        if (p->kept[c])
+            careful_run(g, at, g->spatial, 1, c);
+        else
+            affine_scalars(g->y + at, g->x + at, g->spatial, p->hi[c], p->lo[c], p->scale[c], p->bias[c],
+                           g->work.stream, 0);
+    }
+    stream_fence();
+}
+
+static void rows_last(void *job, size_t task)
+{
+    const inference *g = job;
+    size_t row = task * g->per_task, rows = g->rows - row;
+    bool end = rows <= g->per_task;
+    rows = end ? rows : g->per_task;
+    size_t at = row * g->width, elements = rows * g->width + (end ? g->left : 0);
+    for (size_t c = 0; g->kept && c < g->channels; c++)
+        if (g->parameters.kept[c])
+            careful_run(g, at + c, elements / g->channels, g->channels, c);
+    write_rows(g->y + at, g->x + at, g->width, rows, g->width, &g->parameters, g->work.stream, g->kept);
+    if (end && g->left)
+        write_rows(g->y + at + rows * g->width, g->x + at + rows * g->width, g->width, 1, g->left, &g->parameters,
+                   false, g->kept);
+    stream_fence();
+}
+
+void CN(batch_norm_inference)(real *y, const real *x, const real *mean, const real *var, const real *weight,
+                              const real *bias, size_t batch, size_t channels, size_t spatial, double eps, bool last,
+                              cn_work work, void *workspace)
+{
+    if (batch * channels * spatial == 0)
+        return;
+    inference g = {.y = y,
+                   .x = x,
+                   .weight = weight,
+                   .bias = bias,
+                   .mean = mean,
+                   .batch = batch,
+                   .channels = channels,
+                   .spatial = spatial,
+                   .work = work};
+    size_t rows = batch * spatial;
+    g.width = last ? row_width(rows, channels) : channels;
+    g.parameters = place_parameters(workspace, g.width);
+    prepare_channels(&g, var, eps);
+    if (last) {
+        repeat_parameters(&g.parameters, channels, g.width);
+        g.rows = rows * channels / g.width;
+        g.left = rows * channels % g.width;
+        g.per_task = divide_up(ROWS_BYTES, g.width * sizeof(real));
+        cn_parallel_for(divide_up(g.rows, g.per_task), work.threads, rows_last, &g);
+    } else {
+        g.per_task = cn_groups_per_task(batch * channels, spatial * sizeof(real), work.threads);
+        cn_parallel_for(divide_up(batch * channels, g.per_task), work.threads, runs_first, &g);
+    }
+}

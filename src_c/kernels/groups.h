@@ -1,0 +1,146 @@
+/* Normalization of independent groups that are spans: the two ways of sharing the work, the same for each kernel.
+ *
+ * Many groups: a task takes a few whole groups; the statistics of a group are followed at once by its output, while it
+ * is still in the cache. Traffic 2S (x once from memory, y once to it).
+ * Few long groups: a first round of tasks computes the moments of pieces, one thread merges them, a second round writes
+ * the pieces. Traffic 3S when a group exceeds the caches. Pieces are fixed by the group's size and merged in order, so
+ * both ways, and any number of threads, give the same bits.
+ *
+ * A kernel supplies its geometry and how a run of elements is written.
+ */
+#ifndef CN_GROUPS_H
+#define CN_GROUPS_H
+
+#include "../parallel.h"
+#include "apply.h"
+#include "span.h"
+#include "wide.h"
+
+typedef struct groups groups;
+struct groups {
+    real *y, *mean, *rstd; /* statistics may be NULL */
+    const real *x, *weight, *bias;
+    acc *mean_acc, *variance; /* (count,) unrounded statistics, or NULL */
+    size_t count, stride;     /* number of groups, elements from one to the next */
+    span shape;
+    wide_group careful; /* the same geometry, and the index of its parameters */
+    acc eps, weight_offset;
+    cn_work work;
+    /* y = normalised x for n elements from `at` on, element `start` of a run of the group */
+    void (*apply)(const groups *g, size_t group, const normaliser *k, size_t at, size_t start, size_t n, size_t ahead);
+    size_t (*parameter)(const groups *g, size_t group); /* index of the group's first weight and bias */
+    size_t per_task;
+    span_plan plan;
+    moments *partial;        /* workspace of the second way: (count * pieces,) */
+    normaliser *normalisers; /* (count,) */
+};
+
+/* Rows up to this many bytes are fetched one row ahead while the present one is written past the caches. */
+#define AHEAD_BYTES (256 * 1024)
+
+static inline size_t groups_workspace(size_t count, span shape)
+{
+    span_plan plan = plan_span(shape);
+    return cn_few_groups(count, plan.pieces) ? count * (plan.pieces * sizeof(moments) + sizeof(normaliser)) : 0;
+}
+
+/* Statistics out; a group that is not fast is written here and now. */
+static inline normaliser finish_statistics(const groups *g, size_t group, const moments *m)
+{
+    normaliser k = make_normaliser(m, g->eps);
+    acc mean = m->mean + m->mean_lo, variance = (m->m2 + m->m2_lo) / m->count, rstd = k.rstd_acc;
+    if (!k.fast) {
+        wide_stats w = wide_statistics(g->x + group * g->stride, &g->careful, g->eps, g->shape.centred);
+        size_t p = g->parameter(g, group);
+        wide_apply(g->y + group * g->stride, g->x + group * g->stride, &g->careful, &w, g->weight_offset,
+                   g->weight ? g->weight + p : NULL, g->bias ? g->bias + p : NULL);
+        mean = wide_mean(&w), variance = wide_variance(&w), rstd = wide_rstd(&w);
+    }
+    if (g->mean)
+        g->mean[group] = (real)mean;
+    if (g->rstd)
+        g->rstd[group] = (real)rstd;
+    if (g->variance)
+        g->mean_acc[group] = mean, g->variance[group] = variance;
+    return k;
+}
+
+static inline void apply_blocks(const groups *g, size_t group, const normaliser *k, size_t first, size_t last,
+                                size_t ahead)
+{
+    size_t base = group * g->stride;
+    for (size_t block = first; block < last; block++) {
+        if (g->plan.runs_per_block) {
+            size_t run = block * g->plan.runs_per_block, end = run + g->plan.runs_per_block;
+            for (; run < end && run < g->shape.runs; run++)
+                g->apply(g, group, k, base + run * g->shape.stride, 0, g->shape.length, ahead);
+        } else {
+            size_t run = block / g->plan.blocks_per_run, start = block % g->plan.blocks_per_run * BLOCK;
+            size_t n = g->shape.length - start < BLOCK ? g->shape.length - start : BLOCK;
+            g->apply(g, group, k, base + run * g->shape.stride + start, start, n, ahead);
+        }
+    }
+}
+
+static void whole_groups(void *job, size_t task)
+{
+    const groups *g = job;
+    size_t group = task * g->per_task, end = group + g->per_task;
+    if (end > g->count)
+        end = g->count;
+    bool near = g->shape.runs * g->shape.length * sizeof(real) <= AHEAD_BYTES;
+    for (; group < end; group++) {
+        moments m = span_moments(g->x + group * g->stride, g->shape, &g->plan);
+        normaliser k = finish_statistics(g, group, &m);
+        if (k.fast)
+            apply_blocks(g, group, &k, 0, g->plan.blocks, near && group + 1 < g->count ? g->stride : 0);
+    }
+    stream_fence();
+}
+
+static void piece_statistics(void *job, size_t task)
+{
+    const groups *g = job;
+    size_t group = task / g->plan.pieces;
+    g->partial[task] = piece_moments(g->x + group * g->stride, g->shape, &g->plan, task % g->plan.pieces);
+}
+
+static void piece_output(void *job, size_t task)
+{
+    const groups *g = job;
+    size_t group = task / g->plan.pieces, first = task % g->plan.pieces * g->plan.blocks_per_piece;
+    size_t last = first + g->plan.blocks_per_piece;
+    if (g->normalisers[group].fast)
+        apply_blocks(g, group, &g->normalisers[group], first, last < g->plan.blocks ? last : g->plan.blocks, 0);
+    stream_fence();
+}
+
+static void merge_pieces(groups *g)
+{
+    for (size_t group = 0; group < g->count; group++) {
+        moments m = {0};
+        for (size_t piece = 0; piece < g->plan.pieces; piece++)
+            merge(&m, &g->partial[group * g->plan.pieces + piece]);
+        g->normalisers[group] = finish_statistics(g, group, &m);
+    }
+}
+
+static inline void normalise_groups(groups *g, void *workspace)
+{
+    size_t elements = g->shape.runs * g->shape.length;
+    g->plan = plan_span(g->shape);
+    if (g->count == 0 || elements == 0)
+        return;
+    if (g->work.threads > 1 && cn_few_groups(g->count, g->plan.pieces)) {
+        g->partial = workspace;
+        g->normalisers = (normaliser *)(g->partial + g->count * g->plan.pieces);
+        cn_parallel_for(g->count * g->plan.pieces, g->work.threads, piece_statistics, g);
+        merge_pieces(g);
+        cn_parallel_for(g->count * g->plan.pieces, g->work.threads, piece_output, g);
+    } else {
+        g->per_task = cn_groups_per_task(g->count, elements * sizeof(real), g->work.threads);
+        cn_parallel_for(divide_up(g->count, g->per_task), g->work.threads, whole_groups, g);
+    }
+}
+
+#endif

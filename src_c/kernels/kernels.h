@@ -1,0 +1,36 @@
+/* The kernels of one (dtype, ISA level). */
+#ifndef CN_KERNELS_H
+#define CN_KERNELS_H
+
+#include "../parallel.h"
+#include "level.h"
+
+size_t CN(layer_norm_workspace)(size_t rows, size_t cols);
+void CN(layer_norm_forward)(real *y, real *mean, real *rstd, const real *x, const real *weight, const real *bias,
+                            size_t rows, size_t cols, double eps, cn_work work, void *workspace);
+
+size_t CN(rms_norm_workspace)(size_t rows, size_t cols);
+void CN(rms_norm_forward)(real *y, real *rstd, const real *x, const real *weight, const real *bias, size_t rows,
+                          size_t cols, double eps, double weight_offset, cn_work work, void *workspace);
+
+size_t CN(group_norm_workspace)(size_t batch, size_t channels, size_t spatial, size_t groups, bool last);
+void CN(group_norm_forward)(real *y, real *mean, real *rstd, const real *x, const real *weight, const real *bias,
+                            size_t batch, size_t channels, size_t spatial, size_t groups, double eps, bool last,
+                            cn_work work, void *workspace);
+
+size_t CN(instance_norm_workspace)(size_t batch, size_t channels, size_t spatial, bool last);
+void CN(instance_norm_forward)(real *y, real *mean, real *rstd, real *running_mean, real *running_var, const real *x,
+                               const real *weight, const real *bias, size_t batch, size_t channels, size_t spatial,
+                               double eps, double momentum, bool last, cn_work work, void *workspace);
+
+size_t CN(batch_norm_workspace)(size_t batch, size_t channels, size_t spatial, bool last);
+void CN(batch_norm_forward)(real *y, real *mean, real *rstd, real *running_mean, real *running_var, const real *x,
+                            const real *weight, const real *bias, size_t batch, size_t channels, size_t spatial,
+                            double eps, double momentum, bool unbiased, bool last, cn_work work, void *workspace);
+
+size_t CN(batch_norm_inference_workspace)(size_t batch, size_t channels, size_t spatial, bool last);
+void CN(batch_norm_inference)(real *y, const real *x, const real *mean, const real *var, const real *weight,
+                              const real *bias, size_t batch, size_t channels, size_t spatial, double eps, bool last,
+                              cn_work work, void *workspace);
+
+#endif

@@ -1,0 +1,161 @@
+/* Count, mean and centred sum of squares, of a block and merged.
+ *
+ * A block is read once. Its elements are shifted by a guess of their mean (16 samples spread over the block), and
+ * sum(d), sum(d*d) are formed together, d = x - shift:
+ *
+ *     mean = shift + sum(d)/n          M2 = sum(d*d) - sum(d)^2/n
+ *
+ * Eight vectors are added in a tree in `real` before they join the lanes in `acc`: at most three roundings of a
+ * partial sum however long the block, at little more than the price of a plain float sum. The second line loses
+ * bits only when the guess is far off, |mean - shift| >> std; that is seen in the result, and the block, still in
+ * the cache, is summed again around the mean just found. So constant data give M2 = 0 exactly.
+ *
+ * Blocks are merged with Chan, Golub and LeVeque's formula (1983) in a fixed order, mean and M2 each in two words, so
+ * that a row of any length is as accurate as one block.
+ */
+#ifndef CN_MOMENTS_H
+#define CN_MOMENTS_H
+
+#include "level.h"
+
+typedef struct {
+    acc count, mean, mean_lo, m2, m2_lo;
+} moments;
+
+/* a + b = *a + *error exactly (Knuth). */
+static inline acc two_sum(acc *a, acc b)
+{
+    acc s = *a + b, t = s - *a, error = (*a - (s - t)) + (b - t);
+    *a = s;
+    return error;
+}
+
+static inline void merge(moments *a, const moments *b)
+{
+    if (a->count == 0) {
+        *a = *b;
+        return;
+    }
+    if (b->count == 0)
+        return;
+    acc count = a->count + b->count;
+    acc delta = (b->mean - a->mean) + (b->mean_lo - a->mean_lo);
+    acc step = delta * (b->count / count);
+    a->m2_lo += b->m2_lo;
+    a->m2_lo += two_sum(&a->m2, b->m2);
+    a->m2_lo += two_sum(&a->m2, delta * step * a->count);
+    a->mean_lo += two_sum(&a->mean, step);
+    a->count = count;
+}
+
+/* acc sums of d = x - shift and of d*d over one contiguous block. */
+static inline void shifted_sums(const real *x, size_t n, real shift, acc *sum, acc *square_sum)
+{
+    acc s[LANES] = {0}, q[LANES] = {0};
+    size_t i = 0;
+    for (; i + 8 * LANES <= n; i += 8 * LANES) {
+        const real *p = x + i;
+#pragma omp simd
+        for (int l = 0; l < LANES; l++) {
+            real d0 = p[l] - shift, d1 = p[l + LANES] - shift;
+            real d2 = p[l + 2 * LANES] - shift, d3 = p[l + 3 * LANES] - shift;
+            real d4 = p[l + 4 * LANES] - shift, d5 = p[l + 5 * LANES] - shift;
+            real d6 = p[l + 6 * LANES] - shift, d7 = p[l + 7 * LANES] - shift;
+            s[l] += (acc)(((d0 + d1) + (d2 + d3)) + ((d4 + d5) + (d6 + d7)));
+            q[l] += (acc)(((d0 * d0 + d1 * d1) + (d2 * d2 + d3 * d3)) + ((d4 * d4 + d5 * d5) + (d6 * d6 + d7 * d7)));
+        }
+    }
+    for (; i + LANES <= n; i += LANES) {
+        const real *p = x + i;
+#pragma omp simd
+        for (int l = 0; l < LANES; l++) {
+            acc d = p[l] - shift;
+            s[l] += d;
+            q[l] += d * d;
+        }
+    }
+    for (int l = 0; i < n; i++, l++) {
+        acc d = x[i] - shift;
+        s[l] += d;
+        q[l] += d * d;
+    }
+    for (int w = LANES / 2; w; w /= 2)
+        for (int l = 0; l < w; l++) {
+            s[l] += s[l + w];
+            q[l] += q[l + w];
+        }
+    *sum = s[0];
+    *square_sum = q[0];
+}
+
+/* A guess of the mean, from 16 elements spread over the block: exact where the block is constant. */
+static inline real sampled_mean(const real *x, size_t n)
+{
+    if (n < 16)
+        return x[0];
+    size_t step = n / 16;
+    real s[8];
+    for (int l = 0; l < 8; l++)
+        s[l] = x[(size_t)l * step] + x[(size_t)(l + 8) * step];
+    return (((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]))) * (real)0.0625;
+}
+
+/* sum(d*d) may exceed M2 by this factor before the shift counts as too far from the mean. What cancels between the two
+ * costs as many roundings of `real`'s squares; those of float are added in double, so there it may be more. */
+#define SHIFT_LIMIT (sizeof(real) == 4 ? 5 : 1.25)
+
+/* Sums around `shift` as moments; false if the shift was too far from the mean for an accurate M2. */
+static inline bool centre(moments *m, acc count, acc shift, acc sum, acc square_sum)
+{
+    acc offset = sum / count, m2 = square_sum - sum * offset;
+    *m = (moments){.count = count, .mean = shift, .m2 = m2 > 0 ? m2 : (m2 == m2 ? 0 : m2)};
+    m->mean_lo = two_sum(&m->mean, offset);
+    return !(square_sum > SHIFT_LIMIT * m2);
+}
+
+/* Most rounds that a bad guess can cost: each one shrinks the guess's error by five digits. */
+#define CENTRE_ROUNDS 4
+
+static inline moments block_moments(const real *x, size_t n)
+{
+    moments m;
+    acc sum, square_sum;
+    real shift = sampled_mean(x, n);
+    for (int round = 0; round < CENTRE_ROUNDS; round++) {
+        shifted_sums(x, n, shift, &sum, &square_sum);
+        if (centre(&m, (acc)n, shift, sum, square_sum))
+            break;
+        shift = (real)m.mean;
+    }
+    return m;
+}
+
+/* The root mean square has no mean: count and sum(x*x) alone, in the same tree and lanes, as moments about 0. */
+static inline moments block_squares(const real *x, size_t n)
+{
+    acc q[LANES] = {0};
+    size_t i = 0;
+    for (; i + 8 * LANES <= n; i += 8 * LANES) {
+        const real *p = x + i;
+#pragma omp simd
+        for (int l = 0; l < LANES; l++) {
+            real d0 = p[l], d1 = p[l + LANES], d2 = p[l + 2 * LANES], d3 = p[l + 3 * LANES];
+            real d4 = p[l + 4 * LANES], d5 = p[l + 5 * LANES], d6 = p[l + 6 * LANES], d7 = p[l + 7 * LANES];
+            q[l] += (acc)(((d0 * d0 + d1 * d1) + (d2 * d2 + d3 * d3)) + ((d4 * d4 + d5 * d5) + (d6 * d6 + d7 * d7)));
+        }
+    }
+    for (; i + LANES <= n; i += LANES) {
+        const real *p = x + i;
+#pragma omp simd
+        for (int l = 0; l < LANES; l++)
+            q[l] += (acc)p[l] * (acc)p[l];
+    }
+    for (int l = 0; i < n; i++, l++)
+        q[l] += (acc)x[i] * (acc)x[i];
+    for (int w = LANES / 2; w; w /= 2)
+        for (int l = 0; l < w; l++)
+            q[l] += q[l + w];
+    return (moments){.count = (acc)n, .m2 = q[0]};
+}
+
+#endif

@@ -1,0 +1,101 @@
+/* Rows of channels-last output: y[r, c] = ((x[r, c] - hi[c]) - lo[c]) * scale[c] + bias[c], scale = rstd * weight.
+ *
+ * Columns of a group that had to take the careful way (wide.h) are already written when a row is: they are kept.
+ */
+#ifndef CN_ROWS_H
+#define CN_ROWS_H
+
+#include "normaliser.h"
+#include "stream.h"
+
+typedef struct {
+    real *hi, *lo, *scale, *bias;
+    acc *rstd, *rstd_lo; /* of each column, unrounded */
+    unsigned char *kept; /* 1: the column is written already */
+} row_parameters;
+
+static inline size_t row_parameters_size(size_t cols) { return 8 * cols * sizeof(acc); }
+
+static inline row_parameters place_parameters(void *memory, size_t cols)
+{
+    acc *a = memory;
+    real *r = (real *)(a + 2 * cols);
+    return (row_parameters){r, r + cols, r + 2 * cols, r + 3 * cols, a, a + cols, (unsigned char *)(r + 4 * cols)};
+}
+
+static inline row_parameters parameters_from(row_parameters p, size_t first)
+{
+    return (row_parameters){p.hi + first,   p.lo + first,      p.scale + first, p.bias + first,
+                            p.rstd + first, p.rstd_lo + first, p.kept + first};
+}
+
+static inline void set_columns(row_parameters *p, size_t first, size_t n, const normaliser *k)
+{
+    for (size_t c = first; c < first + n; c++)
+        p->hi[c] = k->hi, p->lo[c] = k->lo, p->rstd[c] = k->rstd_acc, p->rstd_lo[c] = k->rstd_lo, p->kept[c] = !k->fast;
+}
+
+/* scale and bias of n columns from their rstd; a scale outside the normal range makes its column a kept one. */
+static inline void set_affine(row_parameters *p, const real *weight, const real *bias, size_t n)
+{
+    for (size_t c = 0; c < n; c++) {
+        p->kept[c] |= !scale_of(p->rstd[c], p->rstd_lo[c], weight ? weight[c] : 1, &p->scale[c]);
+        p->bias[c] = bias ? bias[c] : 0;
+    }
+}
+
+static inline bool any_kept(const row_parameters *p, size_t n)
+{
+    unsigned char any = 0;
+    for (size_t c = 0; c < n; c++)
+        any |= p->kept[c];
+    return any;
+}
+
+/* The parameters of the first n columns again for the columns up to `width`. */
+static inline void repeat_parameters(row_parameters *p, size_t n, size_t width)
+{
+    for (size_t c = n; c < width; c += n) {
+        memcpy(p->hi + c, p->hi, n * sizeof(real));
+        memcpy(p->lo + c, p->lo, n * sizeof(real));
+        memcpy(p->scale + c, p->scale, n * sizeof(real));
+        memcpy(p->bias + c, p->bias, n * sizeof(real));
+        memcpy(p->kept + c, p->kept, n);
+    }
+}
+
+static inline void write_run(real *y, const real *x, size_t n, const real *hi, const real *lo, const real *scale,
+                             const real *bias)
+{
+#pragma omp simd
+    for (size_t c = 0; c < n; c++)
+        y[c] = ((x[c] - hi[c]) - lo[c]) * scale[c] + bias[c];
+}
+
+static inline void write_row_past_caches(real *y, const real *x, size_t n, const row_parameters *p)
+{
+    real buffer[STREAM_RUN];
+    for (size_t c = 0, m; c < n; c += m) {
+        m = stream_run(y + c, n - c);
+        write_run(buffer, x + c, m, p->hi + c, p->lo + c, p->scale + c, p->bias + c);
+        stream_out(y + c, buffer, m);
+    }
+}
+
+/* `kept` says whether any column is. */
+static inline void write_rows(real *y, const real *x, size_t stride, size_t rows, size_t cols, const row_parameters *p,
+                              bool stream, bool kept)
+{
+    for (size_t r = 0; r < rows; r++, y += stride, x += stride) {
+        if (kept) {
+            for (size_t c = 0; c < cols; c++)
+                y[c] = p->kept[c] ? y[c] : ((x[c] - p->hi[c]) - p->lo[c]) * p->scale[c] + p->bias[c];
+        } else if (stream) {
+            write_row_past_caches(y, x, cols, p);
+        } else {
+            write_run(y, x, cols, p->hi, p->lo, p->scale, p->bias);
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,67 @@
+/* Stores that go past the caches, for outputs that no cache could keep: they save the read of each line that an
+ * ordinary store begins with. A kernel computes a short run of its output into a buffer on the stack and hands it on;
+ * on machines without such stores this is a memcpy. x86's stores are weakly ordered: call stream_fence() at the end.
+ */
+#ifndef CN_STREAM_H
+#define CN_STREAM_H
+
+#include "level.h"
+
+#include <stdint.h>
+
+#if defined(__SSE2__) || defined(_M_X64)
+#include <immintrin.h>
+#endif
+
+#define STREAM_RUN 256
+
+#if defined(__AVX512F__)
+#define STREAM_BYTES 64
+static inline void stream_vector(void *to, const void *from) { _mm512_stream_si512(to, _mm512_loadu_si512(from)); }
+#elif defined(__AVX2__)
+#define STREAM_BYTES 32
+static inline void stream_vector(void *to, const void *from) { _mm256_stream_si256(to, _mm256_loadu_si256(from)); }
+#elif defined(__SSE2__) || defined(_M_X64)
+#define STREAM_BYTES 16
+static inline void stream_vector(void *to, const void *from) { _mm_stream_si128(to, _mm_loadu_si128(from)); }
+#endif
+
+/* Elements of the next run of at most n for the buffer: runs end at multiples of their size in memory, so that all but
+ * the first and the last are made of whole lines. */
+static inline size_t stream_run(const real *to, size_t n)
+{
+    size_t m = STREAM_RUN - (uintptr_t)to / sizeof(real) % STREAM_RUN;
+    return m < n ? m : n;
+}
+
+/* Fetches the n elements that lie `ahead` elements beyond x, unless ahead is 0. */
+static inline void fetch_ahead(const real *x, size_t n, size_t ahead)
+{
+    if (ahead)
+        for (size_t i = 0; i < n; i += 64 / sizeof(real))
+            CN_PREFETCH(x + ahead + i);
+}
+
+#ifdef STREAM_BYTES
+/* Whole cache lines are streamed; the ends of a run that share a line with a neighbour are stored as usual, since a
+ * partly written line costs a read and a write of memory. */
+static inline void stream_out(real *to, const real *from, size_t n)
+{
+    unsigned char *t = (unsigned char *)to;
+    const unsigned char *f = (const unsigned char *)from;
+    size_t bytes = n * sizeof(real), head = (size_t)(-(uintptr_t)t & 63);
+    head = head < bytes ? head : bytes;
+    memcpy(t, f, head);
+    size_t i = head;
+    for (; i + 64 <= bytes; i += 64)
+        for (size_t v = 0; v < 64; v += STREAM_BYTES)
+            stream_vector(t + i + v, f + i + v);
+    memcpy(t + i, f + i, bytes - i);
+}
+static inline void stream_fence(void) { _mm_sfence(); }
+#else
+static inline void stream_out(real *to, const real *from, size_t n) { memcpy(to, from, n * sizeof(real)); }
+static inline void stream_fence(void) {}
+#endif
+
+#endif

@@ -1,0 +1,18 @@
+/* The table of this (dtype, ISA level). */
+#include "../table.h"
+#include "kernels.h"
+
+const CN_TABLE CN(table) = {
+    .layer_norm_workspace = CN(layer_norm_workspace),
+    .layer_norm_forward = CN(layer_norm_forward),
+    .rms_norm_workspace = CN(rms_norm_workspace),
+    .rms_norm_forward = CN(rms_norm_forward),
+    .group_norm_workspace = CN(group_norm_workspace),
+    .group_norm_forward = CN(group_norm_forward),
+    .instance_norm_workspace = CN(instance_norm_workspace),
+    .instance_norm_forward = CN(instance_norm_forward),
+    .batch_norm_workspace = CN(batch_norm_workspace),
+    .batch_norm_forward = CN(batch_norm_forward),
+    .batch_norm_inference_workspace = CN(batch_norm_inference_workspace),
+    .batch_norm_inference = CN(batch_norm_inference),
+};

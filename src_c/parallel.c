@@ -1,0 +1,97 @@
+/* Threads. The one file that knows OpenMP; without it everything runs on the calling thread. */
+#include "parallel.h"
+#include "cnorm.h"
+#include "cpu.h"
+
+#ifdef _OPENMP
+#include <omp.h>
+#if defined(__unix__) || defined(__APPLE__)
+#include <pthread.h>
+#include <stdatomic.h>
+#define CN_FORKS 1
+#endif
+#endif
+
+/* Measured on two cores: waking a team costs a few microseconds, what one core moves in the cache in that time. */
+#define PARALLEL_BYTES (256 * 1024)
+#define TASK_BYTES (128 * 1024)
+#define FEW_GROUPS 8
+
+static int chosen_threads = 0; /* 0: OpenMP's own default */
+
+#ifdef CN_FORKS
+/* libgomp's team does not survive fork(): a child that enters a parallel region after its parent did hangs. So a child
+ * computes serially, with the same bits. */
+static atomic_bool forked = false;
+static void mark_child(void) { forked = true; }
+__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, mark_child); }
+#endif
+
+int cnorm_get_num_threads(void)
+{
+#ifdef _OPENMP
+    return chosen_threads > 0 ? chosen_threads : omp_get_max_threads();
+#else
+    return 1;
+#endif
+}
+
+cnorm_status cnorm_set_num_threads(int threads)
+{
+    if (threads < 1)
+        return CNORM_ERROR_VALUE;
+    chosen_threads = threads;
+    return CNORM_OK;
+}
+
+static bool may_fork_team(void)
+{
+#ifdef _OPENMP
+#ifdef CN_FORKS
+    if (forked)
+        return false;
+#endif
+    return !omp_in_parallel();
+#else
+    return false;
+#endif
+}
+
+cn_work cn_plan_work(size_t bytes, size_t output_bytes)
+{
+    cn_work work = {.threads = 1};
+    if (bytes >= PARALLEL_BYTES && may_fork_team()) {
+        work.threads = cnorm_get_num_threads();
+        size_t useful = bytes / (PARALLEL_BYTES / 2);
+        if ((size_t)work.threads > useful)
+            work.threads = (int)useful;
+    }
+    work.stream = output_bytes >= cn_stream_bytes() * (size_t)work.threads;
+    return work;
+}
+
+void cn_parallel_for(size_t tasks, int threads, void (*task)(void *job, size_t i), void *job)
+{
+#ifdef _OPENMP
+    if (threads > 1 && tasks > 1) {
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
+        for (size_t i = 0; i < tasks; i++)
+            task(job, i);
+        return;
+    }
+#endif
+    (void)threads;
+    for (size_t i = 0; i < tasks; i++)
+        task(job, i);
+}
+
+size_t cn_groups_per_task(size_t groups, size_t group_bytes, int threads)
+{
+    if (threads == 1)
+        return groups;
+    size_t by_bytes = TASK_BYTES / (group_bytes ? group_bytes : 1), by_balance = groups / ((size_t)threads * 2);
+    size_t n = by_bytes < by_balance ? by_bytes : by_balance;
+    return n ? n : 1;
+}
+
+bool cn_few_groups(size_t groups, size_t pieces) { return groups < FEW_GROUPS && pieces > 1; }

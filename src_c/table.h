@@ -1,0 +1,39 @@
+/* The table of kernels of one dtype: what the public functions call through, one constant per ISA level. */
+#ifndef CN_TABLE_H
+#define CN_TABLE_H
+
+#include "dtype.h"
+#include "parallel.h"
+
+#define CN_TABLE CN_DTYPE_NAME(cn_table, CN_REAL)
+
+typedef struct CN_TABLE {
+    size_t (*layer_norm_workspace)(size_t rows, size_t cols);
+    void (*layer_norm_forward)(real *y, real *mean, real *rstd, const real *x, const real *weight, const real *bias,
+                               size_t rows, size_t cols, double eps, cn_work work, void *workspace);
+    size_t (*rms_norm_workspace)(size_t rows, size_t cols);
+    void (*rms_norm_forward)(real *y, real *rstd, const real *x, const real *weight, const real *bias, size_t rows,
+                             size_t cols, double eps, double weight_offset, cn_work work, void *workspace);
+    size_t (*group_norm_workspace)(size_t batch, size_t channels, size_t spatial, size_t groups, bool last);
+    void (*group_norm_forward)(real *y, real *mean, real *rstd, const real *x, const real *weight, const real *bias,
+                               size_t batch, size_t channels, size_t spatial, size_t groups, double eps, bool last,
+                               cn_work work, void *workspace);
+    size_t (*instance_norm_workspace)(size_t batch, size_t channels, size_t spatial, bool last);
+    void (*instance_norm_forward)(real *y, real *mean, real *rstd, real *running_mean, real *running_var,
+                                  const real *x, const real *weight, const real *bias, size_t batch, size_t channels,
+                                  size_t spatial, double eps, double momentum, bool last, cn_work work,
+                                  void *workspace);
+    size_t (*batch_norm_workspace)(size_t batch, size_t channels, size_t spatial, bool last);
+    void (*batch_norm_forward)(real *y, real *mean, real *rstd, real *running_mean, real *running_var, const real *x,
+                               const real *weight, const real *bias, size_t batch, size_t channels, size_t spatial,
+                               double eps, double momentum, bool unbiased, bool last, cn_work work, void *workspace);
+    size_t (*batch_norm_inference_workspace)(size_t batch, size_t channels, size_t spatial, bool last);
+    void (*batch_norm_inference)(real *y, const real *x, const real *mean, const real *var, const real *weight,
+                                 const real *bias, size_t batch, size_t channels, size_t spatial, double eps,
+                                 bool last, cn_work work, void *workspace);
+} CN_TABLE;
+
+/* The table of the level in use. */
+const CN_TABLE *CN_DTYPE_NAME(cn_kernels, CN_REAL)(void);
+
+#endif

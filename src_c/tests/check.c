@@ -1,0 +1,84 @@
+/* make check: every kernel on every ISA level this CPU runs and with several threads, without Python.
+ *
+ * check_kernels.c, compiled once per dtype, does the comparing; this file has the errors, the report and the exit status.
+ */
+#include "check.h"
+#include "cnorm.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static int failures = 0;
+
+static void expect(cnorm_status got, cnorm_status wanted, const char *what)
+{
+    if (got == wanted)
+        return;
+    failures++;
+    printf("FAIL %s: got \"%s\", expected \"%s\"\n", what, cnorm_status_string(got), cnorm_status_string(wanted));
+}
+
+/* Each wrong argument is refused, and nothing is written. */
+static void check_errors(void)
+{
+    enum { N = 8 };
+    float x[N] = {1, 2, 3, 4, 5, 6, 7, 8}, y[N] = {0}, mean[N] = {0}, var[N] = {0};
+    double workspace[4096];
+    size_t size = sizeof workspace;
+    expect(cnorm_layer_norm_forward_f32(y, NULL, NULL, x, NULL, NULL, 2, 4, -1, workspace, size), CNORM_ERROR_VALUE,
+           "negative eps");
+    expect(cnorm_layer_norm_forward_f32(y, NULL, NULL, x, NULL, NULL, 2, 4, NAN, workspace, size), CNORM_ERROR_VALUE,
+           "eps not a number");
+    expect(cnorm_layer_norm_forward_f32(y, NULL, NULL, NULL, NULL, NULL, 2, 4, 0, workspace, size), CNORM_ERROR_NULL,
+           "no x");
+    expect(cnorm_layer_norm_forward_f32(x + 1, NULL, NULL, x, NULL, NULL, 1, 4, 0, workspace, size),
+           CNORM_ERROR_OVERLAP, "y overlaps x");
+    expect(cnorm_layer_norm_forward_f32(y, y, NULL, x, NULL, NULL, 2, 4, 0, workspace, size), CNORM_ERROR_OVERLAP,
+           "mean overlaps y");
+    expect(cnorm_layer_norm_forward_f32(y, NULL, NULL, x, NULL, NULL, SIZE_MAX / 2, 4, 0, workspace, size),
+           CNORM_ERROR_VALUE, "more elements than memory");
+    expect(cnorm_group_norm_forward_f32(y, NULL, NULL, x, NULL, NULL, 1, 4, 2, 3, 0, CNORM_CHANNELS_FIRST, workspace,
+                                        size),
+           CNORM_ERROR_VALUE, "groups do not divide channels");
+    expect(cnorm_group_norm_forward_f32(y, NULL, NULL, x, NULL, NULL, 1, 4, 2, 0, 0, CNORM_CHANNELS_FIRST, workspace,
+                                        size),
+           CNORM_ERROR_VALUE, "no groups");
+    expect(cnorm_batch_norm_forward_f32(y, NULL, NULL, NULL, NULL, x, NULL, NULL, 1, 8, 1, 0, 0, 1,
+                                        CNORM_CHANNELS_FIRST, workspace, size),
+           CNORM_ERROR_VALUE, "one value a channel");
+    expect(cnorm_batch_norm_forward_f32(y, NULL, NULL, mean, NULL, x, NULL, NULL, 2, 4, 1, 0, 0, 1,
+                                        CNORM_CHANNELS_FIRST, workspace, size),
+           CNORM_ERROR_NULL, "running_mean alone");
+    expect(cnorm_batch_norm_forward_f32(y, NULL, NULL, mean, var, x, NULL, NULL, 2, 4, 1, 0, 0, 1,
+                                        CNORM_CHANNELS_FIRST, NULL, 0),
+           CNORM_ERROR_WORKSPACE, "no workspace");
+    expect(cnorm_instance_norm_forward_f32(y, NULL, NULL, mean, var, x, NULL, NULL, 2, 4, 1, 0, 0,
+                                           CNORM_CHANNELS_FIRST, workspace, size),
+           CNORM_ERROR_VALUE, "running statistics of one position");
+    expect(cnorm_batch_norm_inference_f32(y, x, NULL, var, NULL, NULL, 2, 4, 1, 0, CNORM_CHANNELS_FIRST, workspace,
+                                          size),
+           CNORM_ERROR_NULL, "inference without a mean");
+    expect(cnorm_set_isa("sse9"), CNORM_ERROR_ISA, "unknown level");
+    expect(cnorm_set_num_threads(0), CNORM_ERROR_VALUE, "no threads");
+    expect(cnorm_layer_norm_forward_f32(NULL, NULL, NULL, NULL, NULL, NULL, 0, 4, 0, NULL, 0), CNORM_OK, "empty");
+    static const float zeros[N];
+    if (memcmp(y, zeros, sizeof y) || memcmp(mean, zeros, sizeof mean) || memcmp(var, zeros, sizeof var)) {
+        failures++;
+        printf("FAIL a refused call has written\n");
+    }
+}
+
+int main(void)
+{
+    printf("cnorm %s, %s, levels:", cnorm_version(), cnorm_compiler());
+    for (int i = 0; cnorm_isa_level(i); i++)
+        printf(" %s", cnorm_isa_level(i));
+    printf("\n");
+    check_errors();
+    check_result f32 = check_kernels_f32(), f64 = check_kernels_f64();
+    failures += f32.failures + f64.failures;
+    printf("hash f32 %016llx f64 %016llx\n", (unsigned long long)f32.hash, (unsigned long long)f64.hash);
+    printf("%s: %d failures\n", failures ? "FAIL" : "PASS", failures);
+    return failures != 0;
+}

@@ -1,0 +1,16 @@
+/* What the two halves of the check program share. */
+#ifndef CN_CHECK_PROGRAM_H
+#define CN_CHECK_PROGRAM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct {
+    int failures;
+    uint64_t hash; /* of the bits of every output of the baseline */
+} check_result;
+
+check_result check_kernels_f32(void);
+check_result check_kernels_f64(void);
+
+#endif
