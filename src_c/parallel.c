@@ -15,6 +15,7 @@
 /* Measured on two cores: waking a team costs a few microseconds, what one core moves in the cache in that time. */
 #define PARALLEL_BYTES (256 * 1024)
 #define TASK_BYTES (128 * 1024)
+#define FAR_BYTES (2 * 1024 * 1024)
 #define FEW_GROUPS 8
 
 static int chosen_threads = 0; /* 0: OpenMP's own default */
@@ -66,7 +67,8 @@ cn_work cn_plan_work(size_t bytes, size_t output_bytes)
         if ((size_t)work.threads > useful)
             work.threads = (int)useful;
     }
-    work.stream = output_bytes >= cn_stream_bytes() * (size_t)work.threads;
+    work.far = bytes >= FAR_BYTES;
+    work.stream = output_bytes >= cn_stream_bytes();
     return work;
 }
 

@@ -9,7 +9,8 @@
 
 typedef struct {
     int threads; /* 1: no parallel region is entered */
-    bool stream; /* outputs go past the caches */
+    bool far;    /* the data exceed a core's own caches: worth fetching ahead */
+    bool stream; /* they exceed the shared cache too: outputs go past the caches */
 } cn_work;
 
 /* For a call that reads and writes `bytes` in all, `output_bytes` of them written. */

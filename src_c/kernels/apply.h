@@ -31,11 +31,11 @@ static inline void affine_vectors_run(real *y, const real *x, size_t n, normalis
     }
 }
 
-/* Past the caches, the elements `ahead` of x are fetched meanwhile: the next group's statistics find them there. */
+/* With `ahead`, the elements that far beyond x are fetched meanwhile: the next group's statistics find them near. */
 static inline void affine_vectors(real *y, const real *x, size_t n, normaliser k, const real *weight, const real *bias,
                                   bool stream, size_t ahead)
 {
-    if (!stream) {
+    if (!stream && !ahead) {
         affine_vectors_run(y, x, n, k, weight, bias);
         return;
     }
@@ -43,8 +43,9 @@ static inline void affine_vectors(real *y, const real *x, size_t n, normaliser k
     for (size_t i = 0, m; i < n; i += m) {
         m = stream_run(y + i, n - i);
         fetch_ahead(x + i, m, ahead);
-        affine_vectors_run(buffer, x + i, m, k, weight ? weight + i : NULL, bias ? bias + i : NULL);
-        stream_out(y + i, buffer, m);
+        affine_vectors_run(stream ? buffer : y + i, x + i, m, k, weight ? weight + i : NULL, bias ? bias + i : NULL);
+        if (stream)
+            stream_out(y + i, buffer, m);
     }
 }
 
@@ -58,7 +59,7 @@ static inline void affine_scalars_run(real *y, const real *x, size_t n, real hi,
 static inline void affine_scalars(real *y, const real *x, size_t n, real hi, real lo, real scale, real bias,
                                   bool stream, size_t ahead)
 {
-    if (!stream) {
+    if (!stream && !ahead) {
         affine_scalars_run(y, x, n, hi, lo, scale, bias);
         return;
     }
@@ -66,8 +67,9 @@ static inline void affine_scalars(real *y, const real *x, size_t n, real hi, rea
     for (size_t i = 0, m; i < n; i += m) {
         m = stream_run(y + i, n - i);
         fetch_ahead(x + i, m, ahead);
-        affine_scalars_run(buffer, x + i, m, hi, lo, scale, bias);
-        stream_out(y + i, buffer, m);
+        affine_scalars_run(stream ? buffer : y + i, x + i, m, hi, lo, scale, bias);
+        if (stream)
+            stream_out(y + i, buffer, m);
     }
 }
 

@@ -38,16 +38,20 @@ size_t CN(batch_norm_inference_workspace)(size_t batch, size_t channels, size_t 
 static void prepare_channels(inference *g, const real *var, acc eps)
 {
     row_parameters *p = &g->parameters;
+#pragma omp simd
     for (size_t c = 0; c < g->channels; c++) {
         acc variance = variance_and_rstd(var[c], 0, 1, eps, &p->rstd[c], &p->rstd_lo[c]);
         p->hi[c] = g->mean[c];
         p->lo[c] = 0;
         p->kept[c] = !(is_fast(variance) && fabs((acc)g->mean[c]) <= REAL_MAX / 0x1p+28);
-        if (p->kept[c])
-            p->rstd[c] = variance == 0 ? 0 : 1 / sqrt(variance), p->rstd_lo[c] = 0;
     }
     set_affine(p, g->weight, g->bias, g->channels);
     g->kept = any_kept(p, g->channels);
+    for (size_t c = 0; g->kept && c < g->channels; c++)
+        if (p->kept[c]) {
+            acc variance = (acc)var[c] + eps;
+            p->rstd[c] = variance == 0 ? 0 : 1 / sqrt(variance);
+        }
 }
 
 /* n elements of one channel, `step` apart, in acc; halves where the difference itself could overflow. */

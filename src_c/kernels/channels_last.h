@@ -155,6 +155,26 @@ static void finish_channels(const channels_last *g, size_t index, row_parameters
         store_statistics(g, index + c, m.mean[c] + m.mean_lo[c], (m.m2[c] + m.m2_lo[c]) / m.count, p->rstd[c]);
 }
 
+/* Moments of `size` columns with one count: the mean of their means, and for M2 the spread of the means added. */
+static moments group_moments(column_moments t, size_t first, size_t size)
+{
+    acc mean = 0, mean_lo = 0, m2 = 0, m2_lo = 0, spread = 0, n = (acc)size;
+    for (size_t c = first; c < first + size; c++) {
+        mean_lo += t.mean_lo[c] + two_sum(&mean, t.mean[c]);
+        m2_lo += t.m2_lo[c] + two_sum(&m2, t.m2[c]);
+    }
+    acc quotient = mean / n, back = quotient * n;
+    moments m = {.count = t.count * n, .mean = quotient};
+    m.mean_lo = (((mean - back) - product_error(quotient, n, back)) + mean_lo) / n;
+    for (size_t c = first; c < first + size; c++) {
+        acc d = (t.mean[c] - m.mean) + (t.mean_lo[c] - m.mean_lo);
+        m2_lo += two_sum(&spread, d * d);
+    }
+    m.m2_lo = m2_lo + two_sum(&m2, spread * t.count);
+    m.m2 = m2;
+    return m;
+}
+
 /* Statistics and parameters of the groups of channels [first, last) from the column moments. Returns whether any of
  * them has been written the careful way. */
 static bool finish_groups(const channels_last *g, size_t sample, slot *s, size_t first, size_t last)
@@ -162,11 +182,7 @@ static bool finish_groups(const channels_last *g, size_t sample, slot *s, size_t
     size_t size = g->channels / g->groups;
     row_parameters *p = &s->parameters;
     for (size_t c = first; size > 1 && c < last; c += size) {
-        moments m = {0};
-        for (size_t i = c; i < c + size; i++) {
-            moments b = {s->total.count, s->total.mean[i], s->total.mean_lo[i], s->total.m2[i], s->total.m2_lo[i]};
-            merge(&m, &b);
-        }
+        moments m = group_moments(s->total, c, size);
         normaliser k = make_normaliser(&m, g->eps);
         set_columns(p, c, size, &k);
         store_statistics(g, sample * g->groups + c / size, m.mean + m.mean_lo, (m.m2 + m.m2_lo) / m.count, k.rstd_acc);

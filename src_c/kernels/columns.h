@@ -1,7 +1,7 @@
 /* Moments of the columns of a contiguous matrix, all columns side by side: what channels-last data and (N, C) need.
  *
  * The same arithmetic as moments.h, with a column in each lane: around a guess of the mean, eight rows are added in a
- * tree before they join the sums in acc. A block is 64 rows; its first guess is the mean so far (for the first block,
+ * tree before they join the sums in acc. A block is 128 rows; its first guess is the mean so far (for the first block,
  * of eight rows spread over it), and a column whose guess was far off is summed again, alone in its decision, so no
  * column's bits depend on another's. Blocks are merged into a piece, pieces in order into the whole.
  */
@@ -11,8 +11,9 @@
 #include "moments.h"
 #include "span.h"
 
-#define COLUMN_BLOCK 64
+#define COLUMN_BLOCK 128
 #define COLUMN_PIECE 32768
+#define TILE_COLUMNS 512
 
 /* Moments of many columns with one count: mean, mean_lo, m2, m2_lo. */
 typedef struct {
@@ -47,10 +48,8 @@ static inline column_moments moments_from(column_moments m, size_t first)
     return (column_moments){m.count, m.mean + first, m.mean_lo + first, m.m2 + first, m.m2_lo + first};
 }
 
-static void column_sums(const column_scratch *w, const real *x, size_t stride, size_t rows, size_t cols)
+static void tile_sums(acc *s, acc *q, const real *shift, const real *x, size_t stride, size_t rows, size_t cols)
 {
-    acc *s = w->sum, *q = w->square_sum;
-    const real *shift = w->shift;
     memset(s, 0, cols * sizeof(acc));
     memset(q, 0, cols * sizeof(acc));
     size_t r = 0;
@@ -74,6 +73,15 @@ static void column_sums(const column_scratch *w, const real *x, size_t stride, s
             s[c] += d;
             q[c] += d * d;
         }
+    }
+}
+
+/* In tiles of columns, so that eight rows of one and its sums stay in the first cache. */
+static void column_sums(const column_scratch *w, const real *x, size_t stride, size_t rows, size_t cols)
+{
+    for (size_t c = 0; c < cols; c += TILE_COLUMNS) {
+        size_t n = cols - c < TILE_COLUMNS ? cols - c : TILE_COLUMNS;
+        tile_sums(w->sum + c, w->square_sum + c, w->shift + c, x + c, stride, rows, n);
     }
 }
 

@@ -26,9 +26,11 @@ struct groups {
     wide_group careful; /* the same geometry, and the index of its parameters */
     acc eps, weight_offset;
     cn_work work;
-    /* y = normalised x for n elements from `at` on, element `start` of a run of the group */
-    void (*apply)(const groups *g, size_t group, const normaliser *k, size_t at, size_t start, size_t n, size_t ahead);
-    size_t (*parameter)(const groups *g, size_t group); /* index of the group's first weight and bias */
+    /* y = normalised x for n elements from `at` on, element `start` of a run of a group whose first weight and bias have
+     * the index `parameter` */
+    void (*apply)(const groups *g, size_t parameter, const normaliser *k, size_t at, size_t start, size_t n,
+                  size_t ahead);
+    size_t (*parameter)(const groups *g, size_t group);
     size_t per_task;
     span_plan plan;
     moments *partial;        /* workspace of the second way: (count * pieces,) */
@@ -44,56 +46,89 @@ static inline size_t groups_workspace(size_t count, span shape)
     return cn_few_groups(count, plan.pieces) ? count * (plan.pieces * sizeof(moments) + sizeof(normaliser)) : 0;
 }
 
-/* Statistics out; a group that is not fast is written here and now. */
-static inline normaliser finish_statistics(const groups *g, size_t group, const moments *m)
+/* The careful way for one group, with its statistics. */
+CN_NOINLINE static void careful_group(const groups *g, size_t group, size_t p)
 {
-    normaliser k = make_normaliser(m, g->eps);
-    acc mean = m->mean + m->mean_lo, variance = (m->m2 + m->m2_lo) / m->count, rstd = k.rstd_acc;
-    if (!k.fast) {
-        wide_stats w = wide_statistics(g->x + group * g->stride, &g->careful, g->eps, g->shape.centred);
-        size_t p = g->parameter(g, group);
-        wide_apply(g->y + group * g->stride, g->x + group * g->stride, &g->careful, &w, g->weight_offset,
-                   g->weight ? g->weight + p : NULL, g->bias ? g->bias + p : NULL);
-        mean = wide_mean(&w), variance = wide_variance(&w), rstd = wide_rstd(&w);
-    }
+    const real *x = g->x + group * g->stride;
+    wide_stats w = wide_statistics(x, &g->careful, g->eps, g->shape.centred);
+    wide_apply(g->y + group * g->stride, x, &g->careful, &w, g->weight_offset, g->weight ? g->weight + p : NULL,
+               g->bias ? g->bias + p : NULL);
     if (g->mean)
-        g->mean[group] = (real)mean;
+        g->mean[group] = (real)wide_mean(&w);
     if (g->rstd)
-        g->rstd[group] = (real)rstd;
+        g->rstd[group] = (real)wide_rstd(&w);
     if (g->variance)
-        g->mean_acc[group] = mean, g->variance[group] = variance;
-    return k;
+        g->mean_acc[group] = wide_mean(&w), g->variance[group] = wide_variance(&w);
 }
 
-static inline void apply_blocks(const groups *g, size_t group, const normaliser *k, size_t first, size_t last,
-                                size_t ahead)
+/* Statistics out; a group that is not fast is written here and now. */
+static inline normaliser finish_statistics(const groups *g, size_t group, size_t p, const moments *m)
+{
+    normaliser k = make_normaliser(m, g->eps);
+    if (k.fast) {
+        if (g->mean)
+            g->mean[group] = (real)(m->mean + m->mean_lo);
+        if (g->rstd)
+            g->rstd[group] = k.rstd;
+        if (g->variance)
+            g->mean_acc[group] = m->mean + m->mean_lo, g->variance[group] = (m->m2 + m->m2_lo) / m->count;
+    } else {
+        careful_group(g, group, p);
+    }
+    return k;
+}
+static inline void apply_blocks(const groups *g, size_t group, size_t p, const normaliser *k, size_t first,
+                                size_t last, size_t ahead)
 {
     size_t base = group * g->stride;
     for (size_t block = first; block < last; block++) {
         if (g->plan.runs_per_block) {
             size_t run = block * g->plan.runs_per_block, end = run + g->plan.runs_per_block;
             for (; run < end && run < g->shape.runs; run++)
-                g->apply(g, group, k, base + run * g->shape.stride, 0, g->shape.length, ahead);
+                g->apply(g, p, k, base + run * g->shape.stride, 0, g->shape.length, ahead);
         } else {
             size_t run = block / g->plan.blocks_per_run, start = block % g->plan.blocks_per_run * BLOCK;
             size_t n = g->shape.length - start < BLOCK ? g->shape.length - start : BLOCK;
-            g->apply(g, group, k, base + run * g->shape.stride + start, start, n, ahead);
+            g->apply(g, p, k, base + run * g->shape.stride + start, start, n, ahead);
         }
     }
 }
 
+/* Small groups go in batches, first all their statistics and then all their outputs: a group is one long chain of
+ * dependent operations (sums, division, root, division), and the chains of a batch overlap. */
+#define BATCH_MOST 8
+#define BATCH_BYTES (16 * 1024)
+
 static void whole_groups(void *job, size_t task)
 {
     const groups *g = job;
-    size_t group = task * g->per_task, end = group + g->per_task;
+    size_t group = task * g->per_task, end = group + g->per_task, length = g->shape.length;
+    size_t bytes = g->shape.runs * length * sizeof(real), batch = BATCH_BYTES / bytes;
+    batch = batch < 1 ? 1 : batch > BATCH_MOST ? BATCH_MOST : batch;
     if (end > g->count)
         end = g->count;
-    bool near = g->shape.runs * g->shape.length * sizeof(real) <= AHEAD_BYTES;
-    for (; group < end; group++) {
-        moments m = span_moments(g->x + group * g->stride, g->shape, &g->plan);
-        normaliser k = finish_statistics(g, group, &m);
-        if (k.fast)
-            apply_blocks(g, group, &k, 0, g->plan.blocks, near && group + 1 < g->count ? g->stride : 0);
+    bool one_block = g->plan.blocks == 1 && !g->plan.runs_per_block;
+    bool near = g->work.far && bytes <= AHEAD_BYTES;
+    moments m[BATCH_MOST];
+    normaliser k[BATCH_MOST];
+    size_t p[BATCH_MOST];
+    for (size_t n; group < end; group += n) {
+        n = end - group < batch ? end - group : batch;
+        for (size_t i = 0; i < n; i++) {
+            const real *x = g->x + (group + i) * g->stride;
+            m[i] = one_block ? run_moments(x, length, g->shape.centred) : span_moments(x, g->shape, &g->plan);
+        }
+        for (size_t i = 0; i < n; i++) {
+            p[i] = g->parameter(g, group + i);
+            k[i] = finish_statistics(g, group + i, p[i], &m[i]);
+        }
+        for (size_t i = 0; i < n; i++) {
+            size_t ahead = near && group + i + n < g->count ? n * g->stride : 0;
+            if (k[i].fast && one_block)
+                g->apply(g, p[i], &k[i], (group + i) * g->stride, 0, length, ahead);
+            else if (k[i].fast)
+                apply_blocks(g, group + i, p[i], &k[i], 0, g->plan.blocks, ahead);
+        }
     }
     stream_fence();
 }
@@ -111,7 +146,7 @@ static void piece_output(void *job, size_t task)
     size_t group = task / g->plan.pieces, first = task % g->plan.pieces * g->plan.blocks_per_piece;
     size_t last = first + g->plan.blocks_per_piece;
     if (g->normalisers[group].fast)
-        apply_blocks(g, group, &g->normalisers[group], first, last < g->plan.blocks ? last : g->plan.blocks, 0);
+        apply_blocks(g, group, g->parameter(g, group), &g->normalisers[group], first, last < g->plan.blocks ? last : g->plan.blocks, 0);
     stream_fence();
 }
 
@@ -121,7 +156,7 @@ static void merge_pieces(groups *g)
         moments m = {0};
         for (size_t piece = 0; piece < g->plan.pieces; piece++)
             merge(&m, &g->partial[group * g->plan.pieces + piece]);
-        g->normalisers[group] = finish_statistics(g, group, &m);
+        g->normalisers[group] = finish_statistics(g, group, g->parameter(g, group), &m);
     }
 }
 

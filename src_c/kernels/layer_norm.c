@@ -9,9 +9,10 @@
 #include "groups.h"
 #include "kernels.h"
 
-static void apply_row(const groups *g, size_t row, const normaliser *k, size_t at, size_t start, size_t n, size_t ahead)
+static void apply_row(const groups *g, size_t parameter, const normaliser *k, size_t at, size_t start, size_t n,
+                      size_t ahead)
 {
-    (void)row;
+    (void)parameter;
     affine_vectors(g->y + at, g->x + at, n, *k, g->weight ? g->weight + start : NULL, g->bias ? g->bias + start : NULL,
                    g->work.stream, ahead);
 }

@@ -30,12 +30,13 @@ static inline void scale_run(real *y, const real *x, size_t n, real rstd, real o
     }
 }
 
-static void apply_row(const groups *g, size_t row, const normaliser *k, size_t at, size_t start, size_t n, size_t ahead)
+static void apply_row(const groups *g, size_t parameter, const normaliser *k, size_t at, size_t start, size_t n,
+                      size_t ahead)
 {
-    (void)row;
+    (void)parameter;
     real *y = g->y + at;
     const real *x = g->x + at, *weight = g->weight ? g->weight + start : NULL, *bias = g->bias ? g->bias + start : NULL;
-    if (!g->work.stream) {
+    if (!g->work.stream && !ahead) {
         scale_run(y, x, n, k->rstd, (real)g->weight_offset, weight, bias);
         return;
     }
@@ -43,8 +44,9 @@ static void apply_row(const groups *g, size_t row, const normaliser *k, size_t a
     for (size_t i = 0, m; i < n; i += m) {
         m = stream_run(y + i, n - i);
         fetch_ahead(x + i, m, ahead);
-        scale_run(buffer, x + i, m, k->rstd, (real)g->weight_offset, weight ? weight + i : NULL, bias ? bias + i : NULL);
-        stream_out(y + i, buffer, m);
+        scale_run(g->work.stream ? buffer : y + i, x + i, m, k->rstd, (real)g->weight_offset, weight ? weight + i : NULL, bias ? bias + i : NULL);
+        if (g->work.stream)
+            stream_out(y + i, buffer, m);
     }
 }
 

@@ -38,10 +38,15 @@ static inline void set_columns(row_parameters *p, size_t first, size_t n, const 
 /* scale and bias of n columns from their rstd; a scale outside the normal range makes its column a kept one. */
 static inline void set_affine(row_parameters *p, const real *weight, const real *bias, size_t n)
 {
-    for (size_t c = 0; c < n; c++) {
-        p->kept[c] |= !scale_of(p->rstd[c], p->rstd_lo[c], weight ? weight[c] : 1, &p->scale[c]);
-        p->bias[c] = bias ? bias[c] : 0;
-    }
+    for (size_t c = 0; c < n && !weight; c++)
+        p->scale[c] = (real)(p->rstd[c] + p->rstd_lo[c]);
+#pragma omp simd
+    for (size_t c = 0; c < (weight ? n : 0); c++)
+        p->kept[c] |= !scale_of(p->rstd[c], p->rstd_lo[c], weight[c], &p->scale[c]);
+    if (bias)
+        memcpy(p->bias, bias, n * sizeof(real));
+    else
+        memset(p->bias, 0, n * sizeof(real));
 }
 
 static inline bool any_kept(const row_parameters *p, size_t n)

@@ -49,6 +49,11 @@ static inline span_plan plan_span(span s)
     return p;
 }
 
+static inline moments run_moments(const real *x, size_t n, bool centred)
+{
+    return centred ? block_moments(x, n) : block_squares(x, n);
+}
+
 /* Not inlined: its buffer is the one thing here that needs a deep stack, and most kernels never call it. */
 CN_NOINLINE static moments gathered_moments(const real *x, span s, size_t first, size_t last)
 {
@@ -67,8 +72,7 @@ static inline moments span_block_moments(const real *x, span s, const span_plan 
     }
     size_t run = block / p->blocks_per_run, start = block % p->blocks_per_run * BLOCK;
     size_t n = s.length - start < BLOCK ? s.length - start : BLOCK;
-    const real *first = x + run * s.stride + start;
-    return s.centred ? block_moments(first, n) : block_squares(first, n);
+    return run_moments(x + run * s.stride + start, n, s.centred);
 }
 
 static inline moments piece_moments(const real *x, span s, const span_plan *p, size_t piece)

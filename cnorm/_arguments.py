@@ -1,0 +1,227 @@
+"""Every check of arguments, with one wording: which argument, what was expected, what came.
+
+A wrong type or dtype is a TypeError, a wrong shape or value a ValueError. Nothing is read or written before
+all of a call's checks are through.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cnorm import _layouts
+
+Array = NDArray[Any]
+DType = np.dtype[Any]
+
+_COMPUTE: dict[str, DType] = {"e": np.dtype(np.float32), "f": np.dtype(np.float32), "d": np.dtype(np.float64)}
+_OVERLAP_EFFORT = 10_000  # candidates that the exact solution may try before an overlap is assumed
+
+
+def _refuse(kind: type[Exception], name: str, expected: str, got: object) -> NoReturn:
+    raise kind(f"{name}: expected {expected}, got {got}")
+
+
+def _is_bfloat16(dtype: DType) -> bool:
+    """Recognised by name, so that ml_dtypes need not be imported, nor installed."""
+    return dtype.kind not in "iufcbOSUMm" and dtype.name == "bfloat16"
+
+
+def array(name: str, value: object) -> Array:
+    """Return `value` as a plain ndarray on the same memory."""
+    if type(value) is np.ndarray:
+        return value
+    if isinstance(value, np.ma.MaskedArray):
+        _refuse(
+            TypeError, name, "an array without a mask", f"{type(value).__name__}, whose mask would be ignored"
+        )
+    if isinstance(value, np.ndarray):
+        return value.view(np.ndarray)
+    if not any(
+        hasattr(value, protocol) for protocol in ("__array__", "__array_interface__", "__array_struct__")
+    ):
+        try:
+            memoryview(value)  # type: ignore[arg-type]
+        except TypeError:
+            _refuse(TypeError, name, "an array", type(value).__name__)
+    return np.asarray(value)
+
+
+def floating(name: str, value: object) -> tuple[Array, DType]:
+    """Return `value` as an array of a type we compute with, and the dtype in which that is done."""
+    result = array(name, value)
+    if _is_bfloat16(result.dtype):
+        return result, _COMPUTE["e"]
+    if result.dtype.char not in _COMPUTE:
+        _refuse(TypeError, name, "dtype float16, bfloat16, float32 or float64", result.dtype)
+    return result, _COMPUTE[result.dtype.char]
+
+
+def number(name: str, value: Any) -> float:
+    """Return `value` as a finite float."""
+    if not hasattr(type(value), "__float__") or (isinstance(value, np.ndarray) and value.ndim):
+        _refuse(TypeError, name, "a number", type(value).__name__)
+    result = float(value)
+    if not math.isfinite(result):
+        _refuse(ValueError, name, "a finite number", result)
+    return result
+
+
+def epsilon(eps: Any) -> float:
+    """Check what is added to the variance."""
+    if (value := number("eps", eps)) < 0:
+        _refuse(ValueError, "eps", "a number >= 0", value)
+    return value
+
+
+def integer(name: str, value: Any) -> int:
+    """Return `value` as an int."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        _refuse(TypeError, name, "an integer", type(value).__name__)
+
+
+def channel_axis(x: Array, axis: Any, first: int) -> int:
+    """Return the channel axis of `x` counted from the front; axes before `first` cannot be it."""
+    if x.ndim < 2:
+        _refuse(ValueError, "x", "at least 2 axes, batch and channels", f"shape {x.shape}")
+    given = integer("axis", axis)
+    result = given + x.ndim if given < 0 else given
+    if not first <= result < x.ndim:
+        other = f" other than the batch axis {first - 1}" if first else ""
+        _refuse(ValueError, "axis", f"an axis of x, which has {x.ndim},{other}".rstrip(","), given)
+    return result
+
+
+def groups(num_groups: Any, channels: int) -> int:
+    """Check that the channels can be cut into `num_groups` groups of one size."""
+    count = integer("num_groups", num_groups)
+    if count < 1 or channels % count:
+        _refuse(ValueError, "num_groups", f"a positive divisor of the {channels} channels", count)
+    return count
+
+
+def trailing_shape(x: Array, normalized_shape: Any, weight: object) -> tuple[int, ...]:
+    """Return the shape of a row of `x`: as given, or that of the weight, or the last axis."""
+    if x.ndim == 0:
+        _refuse(ValueError, "x", "at least 1 axis", "shape ()")
+    name = "normalized_shape"
+    if normalized_shape is None:
+        if weight is None:
+            return x.shape[-1:]
+        name, shape = "weight", array("weight", weight).shape
+    elif isinstance(normalized_shape, (tuple, list)):
+        shape = tuple(integer(name, n) for n in normalized_shape)
+    else:
+        shape = (integer(name, normalized_shape),)
+    if not shape or x.shape[-len(shape) :] != shape:
+        _refuse(ValueError, name, f"the last axes of x, of shape {x.shape}", f"shape {shape}")
+    return shape
+
+
+def _parameter(name: str, value: object, shape: tuple[int, ...]) -> Array:
+    result = array(name, value)
+    if result.dtype.kind != "f" and not _is_bfloat16(result.dtype):
+        _refuse(TypeError, name, "a floating dtype", result.dtype)
+    if result.shape != shape:
+        _refuse(ValueError, name, f"shape {shape}", f"shape {result.shape}")
+    return result
+
+
+def parameter(name: str, value: object, shape: tuple[int, ...], dtype: DType) -> Array | None:
+    """Return a parameter as a ready 1-D array of the compute dtype."""
+    return None if value is None else _layouts.compact(_parameter(name, value, shape), dtype)
+
+
+def _overlap(a: Array, b: Array) -> bool:
+    try:
+        return np.shares_memory(a, b, max_work=_OVERLAP_EFFORT)  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return True
+
+
+def _check_writeable(name: str, target: Array) -> None:
+    """Refuse read-only arrays, and those in which two elements share memory or may do."""
+    if not target.flags.writeable:
+        _refuse(ValueError, name, "a writeable array", "a read-only one")
+    end = target.itemsize
+    for stride, n in sorted((abs(s), n) for s, n in zip(target.strides, target.shape, strict=True) if n > 1):
+        if stride < end and target.size:
+            _refuse(ValueError, name, "elements apart in memory", f"strides {target.strides}")
+        end += stride * (n - 1)
+
+
+def output(out: object, x: Array, **inputs: object) -> Array:
+    """Return the array to write to: `out`, or a new one like `x`."""
+    if out is None:
+        return _layouts.empty_like(x)
+    if not isinstance(out, np.ndarray):
+        _refuse(TypeError, "out", "a NumPy array", type(out).__name__)
+    target = array("out", out)
+    if target.dtype != x.dtype:
+        _refuse(TypeError, "out", f"dtype {x.dtype}, that of x", target.dtype)
+    if target.shape != x.shape:
+        _refuse(ValueError, "out", f"shape {x.shape}, that of x", f"shape {target.shape}")
+    _check_writeable("out", target)
+    same = target.ctypes.data == x.ctypes.data and target.strides == x.strides
+    if not same and _overlap(target, x):
+        _refuse(ValueError, "out", "x itself or memory of its own", "another view of x")
+    for name, value in inputs.items():
+        if value is not None and _overlap(target, array(name, value)):
+            _refuse(ValueError, "out", "x itself or memory of its own", f"memory of {name}")
+    return target
+
+
+def running_statistics(
+    running_mean: object, running_var: object, channels: int, *, needed: bool, updated: bool, **inputs: object
+) -> tuple[Array, Array] | None:
+    """Check running statistics, of which there are two or none.
+
+    Parameters
+    ----------
+    needed : bool
+        Whether there must be two.
+    updated : bool
+        Whether the call changes them: then they have to be writeable arrays with memory of their own.
+    inputs
+        The call's other arrays, with which they may not overlap then.
+    """
+    pair = {"running_mean": running_mean, "running_var": running_var}
+    missing = [name for name, value in pair.items() if value is None]
+    if missing and (needed or len(missing) == 1):
+        _refuse(ValueError, missing[0], f"an array of shape ({channels},)", None)
+    if missing:
+        return None
+    result = []
+    for name, value in pair.items():
+        if updated and not isinstance(value, np.ndarray):
+            _refuse(TypeError, name, "a NumPy array, which is updated in place", type(value).__name__)
+        result.append(_parameter(name, value, (channels,)))
+    if updated:
+        for name, statistic in zip(pair, result, strict=True):
+            _check_writeable(name, statistic)
+            others = {**inputs, "running_mean": result[0]} if name == "running_var" else inputs
+            for other, value in others.items():
+                if value is not None and _overlap(statistic, array(other, value)):
+                    _refuse(ValueError, name, "memory of its own", f"memory of {other}")
+    return result[0], result[1]
+
+
+def choice(name: str, value: object, allowed: tuple[str, ...]) -> str:
+    """Check that `value` is one of a few words."""
+    if not isinstance(value, str):
+        _refuse(TypeError, name, f"one of {allowed}", type(value).__name__)
+    if value not in allowed:
+        _refuse(ValueError, name, f"one of {allowed}", repr(value))
+    return value
+
+
+def several_values(count: int, what: str) -> None:
+    """Refuse statistics of a single value, whose variance says nothing."""
+    if count == 1:
+        _refuse(ValueError, "x", f"more than one value per {what}", "one")

@@ -1,0 +1,235 @@
+"""From any memory layout to the contiguous arrays that kernels take, without copying the whole array.
+
+What is contiguous already goes to a kernel as a view. Everything else (strides, byte order, unaligned
+records, 16-bit types) is gathered a tile of about 1 MiB at a time, computed, and scattered where the output
+needs it. A tile holds whole groups, so cutting changes no result; a group larger than a tile is a tile of
+its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cnorm import _backend
+
+Array = NDArray[Any]
+DType = np.dtype[Any]
+
+TILE_BYTES = 1 << 20
+CACHE_LINE = 64
+
+
+def is_ready(array: Array) -> bool:
+    """Whether kernels can work on the memory of `array` as it is."""
+    flags = array.flags
+    return flags.c_contiguous and flags.aligned and array.dtype.char in "fd" and array.dtype.isnative
+
+
+def takes_whole(y: Array) -> bool:
+    """Whether the backend may be given all of the output `y` at once.
+
+    The NumPy backend is not: its many temporaries of eight bytes an element should stay in the cache.
+    """
+    return _backend.native is not None and is_ready(y)
+
+
+def compact(array: Array, dtype: DType) -> Array:
+    """Return the elements of `array` as a ready 1-D array of `dtype`: a view where possible, else a copy."""
+    if array.dtype == dtype and is_ready(array):
+        return array.reshape(-1)
+    copy = np.empty(array.shape, dtype)
+    convert(copy, array)
+    return copy.reshape(-1)
+
+
+def convert(target: Array, source: Array) -> None:
+    """Copy with rounding to the type of `target`; what exceeds it becomes infinite, without a warning."""
+    with np.errstate(all="ignore"):
+        np.copyto(target, source, casting="unsafe")
+
+
+def empty_like(x: Array) -> Array:
+    """Allocate an output with the axes of `x` in the same order in memory, and no gaps."""
+    if x.flags.c_contiguous:
+        return _backend.empty(x.shape, x.dtype)
+    shape, steps, axes = x.shape, [abs(stride) for stride in x.strides], range(x.ndim)
+    order = sorted(axes, key=steps.__getitem__, reverse=True)
+    repeats = any(steps[axis] == 0 and shape[axis] > 1 for axis in axes)
+    if repeats or order == [*axes]:
+        return _backend.empty(shape, x.dtype)
+    out = _backend.empty(tuple(shape[axis] for axis in order), x.dtype)
+    return out.transpose([order.index(axis) for axis in axes])
+
+
+class Tiles:
+    """Runs a kernel on pairs of views, with a buffer of the compute dtype where the output is not ready."""
+
+    def __init__(self, dtype: DType) -> None:
+        self.dtype = dtype
+        self.elements = TILE_BYTES // dtype.itemsize
+        self.buffer = np.empty(0, dtype)
+
+    def run(
+        self, x: Array, y: Array, shape: tuple[int, ...], kernel: Callable[..., None], *place: slice
+    ) -> None:
+        """Call ``kernel(x, y, *place)`` on ready arrays of `shape` that stand for the views `x` and `y`."""
+        target = y
+        if not is_ready(y):
+            if self.buffer.size < y.size:
+                self.buffer = np.empty(y.size, self.dtype)
+            target = self.buffer[: y.size].reshape(y.shape)
+        source = x
+        if not is_ready(x):  # kernels may work in place
+            convert(target, x)
+            source = target
+        kernel(source.reshape(shape), target.reshape(shape), *place)
+        if target is not y:
+            convert(y, target)
+
+
+def blocks(shape: tuple[int, ...], limit: int) -> Iterator[tuple[tuple[int | slice, ...], slice]]:
+    """Cut an index space in C order into blocks of at most `limit` elements, or one if that is less.
+
+    Yields the index of each block, and its place in the flattened space.
+    """
+    axis, inner = len(shape), 1
+    while axis > 0 and inner * shape[axis - 1] <= limit:
+        axis -= 1
+        inner *= shape[axis]
+    if axis == 0:
+        yield (), slice(0, inner)
+        return
+    step = max(1, limit // inner)
+    for number, outer in enumerate(np.ndindex(shape[: axis - 1])):
+        for start in range(0, shape[axis - 1], step):
+            stop = min(start + step, shape[axis - 1])
+            offset = number * shape[axis - 1]
+            yield (*outer, slice(start, stop)), slice((offset + start) * inner, (offset + stop) * inner)
+
+
+RowKernel = Callable[[Array, Array, slice], None]
+
+
+def run_rows(x: Array, y: Array, axes: int, dtype: DType, kernel: RowKernel) -> None:
+    """Call ``kernel(x, y, rows)`` on (rows, cols) arrays, where the last `axes` axes of `x` are a row.
+
+    `rows` says which ones they are. The calls together cover all rows.
+    """
+    lead, cols = x.shape[: x.ndim - axes], math.prod(x.shape[x.ndim - axes :])
+    tiles = Tiles(dtype)
+    whole = takes_whole(y) and is_ready(x)
+    rows_per_tile = x.size if whole else tiles.elements // cols
+    for index, rows in blocks(lead, rows_per_tile):
+        tiles.run(x[index], y[index], (rows.stop - rows.start, cols), kernel, rows)
+
+
+class ChannelForm:
+    """How an array is seen as (batch, channels, spatial) or (batch, spatial, channels).
+
+    Parameters
+    ----------
+    order : tuple of int
+        The axes of the array in the order batch, channels, spatial axes ... or batch, spatial axes ...,
+        channels. If `pooled`, no batch axis is among them: the batch is 1, and what was the batch is part
+        of spatial.
+    """
+
+    __slots__ = ("channels_last", "order", "pooled")
+
+    def __init__(self, order: tuple[int, ...], channels_last: bool, pooled: bool = False) -> None:
+        self.order = order
+        self.channels_last = channels_last
+        self.pooled = pooled
+
+    def view(self, array: Array) -> Array:
+        """`array` with its axes in this form's order, spatial axes apart."""
+        moved = array.transpose(self.order)
+        return moved[np.newaxis] if self.pooled else moved
+
+    def shape(self, view: Array) -> tuple[int, int, int]:
+        """Return the 3-D shape of a view, or of a part of one."""
+        if self.channels_last:
+            return view.shape[0], math.prod(view.shape[1:-1]), view.shape[-1]
+        return view.shape[0], view.shape[1], math.prod(view.shape[2:])
+
+
+def channel_form(x: Array, axis: int, pooled: bool) -> ChannelForm:
+    """Choose the form in which the memory of `x` is contiguous, if there is one.
+
+    Parameters
+    ----------
+    axis : int
+        The channel axis. The first of the others is the batch axis.
+    pooled : bool
+        Whether the samples of a batch share their statistics, as in batch norm, or have none. Then the
+        batch axis may stand among the spatial ones.
+    """
+    batch, *spatial = (a for a in range(x.ndim) if a != axis)
+    first = ChannelForm((batch, axis, *spatial), False)
+    last = ChannelForm((batch, *spatial, axis), True)
+    forms = [first, last]
+    if pooled:
+        forms.append(ChannelForm((axis, batch, *spatial), False, pooled=True))
+        if all(x.shape[a] == 1 for a in spatial):
+            forms = [last, forms[2], first]
+    for form in forms:
+        if form.view(x).flags.c_contiguous:
+            return form
+    strides = [abs(x.strides[a]) for a in (batch, *spatial) if x.shape[a] > 1]
+    innermost = 0 < abs(x.strides[axis]) < min(strides, default=0)
+    return last if innermost else first
+
+
+ChannelKernel = Callable[[Array, Array, slice, slice], None]
+
+
+def run_channels(
+    x: Array,
+    y: Array,
+    form: ChannelForm,
+    dtype: DType,
+    kernel: ChannelKernel,
+    together: Literal["elements", "samples", "channels"],
+    unit: int = 1,
+) -> None:
+    """Call ``kernel(x, y, samples, channels)`` on arrays of the form's 3-D shape; the calls cover everything.
+
+    Parameters
+    ----------
+    together : {"elements", "samples", "channels"}
+        What a tile must not cut: nothing; the groups of `unit` neighbouring channels in each sample; or each
+        channel over the whole batch. With channels last, the bits of a group depend on the number of channels
+        beside it. So samples stay whole there, and so does a batch, unless the output is not ready.
+    """
+    x, y = form.view(x), form.view(y)
+    batch, channels = x.shape[0], x.shape[-1 if form.channels_last else 1]
+    spatial = x.size // (batch * channels)
+    tiles = Tiles(dtype)
+    samples_per_tile, channels_per_tile = batch, channels
+    if not takes_whole(y) or (not is_ready(x) and together != "channels"):
+        if together != "channels":
+            samples_per_tile = max(1, tiles.elements // (channels * spatial))
+        if not (together == "samples" and form.channels_last):
+            units = tiles.elements // (samples_per_tile * spatial * unit)
+            if form.channels_last:  # no cache line is fetched twice
+                units = max(units, math.ceil(CACHE_LINE / (x.itemsize * unit)))
+            channels_per_tile = min(channels, max(1, units) * unit)
+    for n in range(0, batch, samples_per_tile):
+        samples = slice(n, min(n + samples_per_tile, batch))
+        for c in range(0, channels, channels_per_tile):
+            some = slice(c, min(c + channels_per_tile, channels))
+            index = (samples, ..., some) if form.channels_last else (samples, some)
+            tiles.run(x[index], y[index], form.shape(x[index]), kernel, samples, some)
+
+
+def part(values: Array | None, index: slice | tuple[slice, ...]) -> Array | None:
+    """Return the piece of parameters or statistics that belongs to a tile, 1-D and contiguous.
+
+    It is a view if the piece is contiguous in `values`. None stays None.
+    """
+    return None if values is None else np.ascontiguousarray(values[index]).reshape(-1)

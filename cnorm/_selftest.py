@@ -1,0 +1,216 @@
+"""The check behind ``python -m cnorm``: every op on this machine against extended precision.
+
+The error is counted in units, ``|y - exact| / (u * (max(1, |xhat|) * |weight| + |bias|))`` with u = 2**-24 in
+float32 and 2**-53 in float64, of which 6 are promised. Constant groups must give exactly the bias, and every
+instruction-set level and number of threads the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import cnorm
+
+Array = NDArray[Any]
+
+UNITS = 6.0
+# The judge is numpy.longdouble; where that is no wider than float64, it errs as much itself on float64.
+JUDGE_UNITS = 0.0 if np.finfo(np.longdouble).eps < np.finfo(np.float64).eps else 6.0
+
+ROWS = ((5, 1), (3, 7), (17, 70), (4, 1000), (2, 9001), (1, 300000))
+COLUMNS = ((9, 3), (257, 66), (3000, 20))
+IMAGES = ((2, 6, 5, 7), (3, 4, 1000), (1, 2, 65, 130), (1, 4, 70003), (6, 40, 2))
+
+
+@dataclass(frozen=True)
+class Trap:
+    """A kind of input: standard normal numbers times `spread`, moved by `offset`."""
+
+    spread: float
+    offset: float = 0.0
+    eps: float = 1e-5
+
+    def draw(self, rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
+        """Return an array of this kind."""
+        x: Array = self.offset + self.spread * rng.standard_normal(shape)
+        return x.astype(dtype)
+
+
+TRAPS = {
+    "float32": (Trap(1), Trap(1, 1e4), Trap(0, 0.1), Trap(1e30), Trap(1e-30, eps=0)),
+    "float64": (Trap(1), Trap(1, 1e8), Trap(0, 0.1), Trap(1e150), Trap(1e-140, eps=0)),
+}
+
+
+@dataclass(frozen=True)
+class Op:
+    """An op in one configuration.
+
+    `run` is given (x, weight, bias, eps, channel axis) and returns y; `exact` is given (x, eps, channel axis)
+    and returns xhat in extended precision; `layouts` are pairs of a shape and its channel axis.
+    """
+
+    name: str
+    run: Callable[[Array, Array, Array, float, int], Array]
+    exact: Callable[[Array, float, int], Array]
+    layouts: tuple[tuple[tuple[int, ...], int], ...]
+
+
+@dataclass
+class Verdict:
+    """What was found for one op and dtype."""
+
+    name: str
+    dtype: str
+    units: float = 0.0
+    constant_is_bias: bool = True
+    same_bits: bool = True
+
+    @property
+    def passed(self) -> bool:
+        """Whether every promise was kept."""
+        limit = UNITS + (JUDGE_UNITS if self.dtype == "float64" else 0)
+        return self.units <= limit and self.constant_is_bias and self.same_bits
+
+    def __str__(self) -> str:
+        remarks = "" if self.constant_is_bias else ", constant groups are not exactly bias"
+        remarks += "" if self.same_bits else ", bits differ between levels or numbers of threads"
+        verdict = "PASS" if self.passed else "FAIL"
+        return f"{verdict}  {self.name:22} {self.dtype}  worst error {self.units:.2f} units{remarks}"
+
+
+def _standardise(
+    x: Array, grouped: tuple[int, ...], axes: tuple[int, ...], eps: float, centred: bool = True
+) -> Array:
+    """Return xhat of the groups that `axes` of ``x.reshape(grouped)`` run over."""
+    d = x.astype(np.longdouble).reshape(grouped)
+    if centred:
+        d -= d.mean(axes, keepdims=True)
+        d -= d.mean(axes, keepdims=True)  # what the rounding of the first mean left
+    root = np.sqrt(np.square(d).mean(axes, keepdims=True) + np.longdouble(eps))
+    return np.divide(d, root, out=np.zeros_like(d), where=root > 0).reshape(x.shape)
+
+
+def _exact_layer_norm(x: Array, eps: float, axis: int) -> Array:
+    return _standardise(x, x.shape, (axis,), eps)
+
+
+def _exact_rms_norm(x: Array, eps: float, axis: int) -> Array:
+    return _standardise(x, x.shape, (axis,), eps, centred=False)
+
+
+def _exact_group_norm(x: Array, eps: float, axis: int) -> Array:
+    grouped = (*x.shape[:axis], 2, x.shape[axis] // 2, *x.shape[axis + 1 :])
+    return _standardise(x, grouped, tuple(i for i in range(1, len(grouped)) if i != axis), eps)
+
+
+def _exact_instance_norm(x: Array, eps: float, axis: int) -> Array:
+    return _standardise(x, x.shape, tuple(i for i in range(1, x.ndim) if i != axis), eps)
+
+
+def _exact_batch_norm(x: Array, eps: float, axis: int) -> Array:
+    return _standardise(x, x.shape, tuple(i for i in range(x.ndim) if i != axis), eps)
+
+
+def _running_statistics(x: Array, axis: int) -> tuple[Array, Array]:
+    """Return some mean and variance (channels,) that suit `x`."""
+    mean = np.moveaxis(x, axis, 0).reshape(x.shape[axis], -1)[:, 0].copy()
+    return mean, 1 + abs(mean)
+
+
+def _exact_inference(x: Array, eps: float, axis: int) -> Array:
+    mean, var = (_along(statistic, x, axis) for statistic in _running_statistics(x, axis))
+    return (x.astype(np.longdouble) - mean) / np.sqrt(var.astype(np.longdouble) + np.longdouble(eps))
+
+
+def _run_inference(x: Array, w: Array, b: Array, eps: float, axis: int) -> Array:
+    return cnorm.batch_norm(x, *_running_statistics(x, axis), w, b, eps=eps, axis=axis)
+
+
+def _along(parameter: Array, x: Array, axis: int) -> Array:
+    """Shape a parameter (channels,) to broadcast against `x`."""
+    return parameter.reshape([-1 if i == axis else 1 for i in range(x.ndim)])
+
+
+_ROWS = tuple((shape, 1) for shape in ROWS)
+_COLUMNS = tuple((shape, 1) for shape in COLUMNS)
+_IMAGES = tuple((shape, 1) for shape in IMAGES) + tuple(
+    ((n, *spatial, c), 1 + len(spatial)) for n, c, *spatial in IMAGES
+)
+
+OPS = (
+    Op("layer_norm", lambda x, w, b, eps, _: cnorm.layer_norm(x, None, w, b, eps), _exact_layer_norm, _ROWS),
+    Op("rms_norm", lambda x, w, b, eps, _: cnorm.rms_norm(x, None, w, eps, bias=b), _exact_rms_norm, _ROWS),
+    Op(
+        "group_norm",
+        lambda x, w, b, eps, axis: cnorm.group_norm(x, 2, w, b, eps, axis=axis),
+        _exact_group_norm,
+        _IMAGES,
+    ),
+    Op(
+        "instance_norm",
+        lambda x, w, b, eps, axis: cnorm.instance_norm(x, weight=w, bias=b, eps=eps, axis=axis),
+        _exact_instance_norm,
+        _IMAGES,
+    ),
+    Op(
+        "batch_norm, training",
+        lambda x, w, b, eps, axis: cnorm.batch_norm(x, None, None, w, b, True, eps=eps, axis=axis),
+        _exact_batch_norm,
+        _IMAGES + _COLUMNS,
+    ),
+    Op("batch_norm, inference", _run_inference, _exact_inference, _IMAGES + _COLUMNS),
+)
+
+
+def _variants() -> Iterator[None]:
+    """Set every level with the default number of threads, then one thread; restore both at the end."""
+    level = cnorm.isa()
+    try:
+        for name in cnorm.isa_levels():
+            cnorm.set_isa(name)
+            yield
+    finally:
+        cnorm.set_isa(level)
+    with cnorm.num_threads(1):
+        yield
+
+
+def judge(op: Op, dtype: str) -> Verdict:
+    """Run `op` on every layout and trap."""
+    verdict = Verdict(op.name, dtype)
+    roundoff = float(np.finfo(dtype).eps) / 2
+    rng = np.random.default_rng(1)
+    for shape, axis in op.layouts:
+        for trap in TRAPS[dtype]:
+            x = trap.draw(rng, shape, dtype)
+            w, b = rng.uniform(-3, 3, (2, shape[axis])).astype(dtype)
+            y = op.run(x, w, b, trap.eps, axis)
+            xhat = op.exact(x, trap.eps, axis)
+            weight, bias = _along(w, x, axis), _along(b, x, axis)
+            unit = roundoff * (np.maximum(1, abs(xhat)) * abs(weight) + abs(bias))
+            units = (abs(y - (xhat * weight + bias)) / unit).max()
+            verdict.units = float(np.maximum(verdict.units, units))  # a NaN stays and fails
+            if trap.spread == 0 and op.name != "rms_norm":
+                verdict.constant_is_bias &= bool((y == bias).all())
+            for _ in _variants():
+                again = op.run(x, w, b, trap.eps, axis)
+                verdict.same_bits &= again.tobytes() == y.tobytes()
+    return verdict
+
+
+def run() -> bool:
+    """Print a line for every op and dtype; return whether all passed."""
+    print(f"Self-test, levels {', '.join(cnorm.isa_levels())}; at most {UNITS:g} units are promised:")
+    passed = True
+    for op in OPS:
+        for dtype in ("float32", "float64"):
+            verdict = judge(op, dtype)
+            print(verdict)
+            passed &= verdict.passed
+    return passed

@@ -1,0 +1,100 @@
+"""The timing behind ``python -m cnorm``: every op beside the same formula in plain NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import cnorm
+
+Array = NDArray[Any]
+
+ROWS = (4096, 2048)
+IMAGES = (16, 128, 64, 64)
+GROUPS = 32
+EPS = 1e-5
+CALLS, SECONDS = 7, 0.2  # calls that are timed, and when to make do with fewer
+
+
+def _standardise(x: Array, axes: tuple[int, ...]) -> Array:
+    mean = x.mean(axes, keepdims=True)
+    var = x.var(axes, keepdims=True)
+    y: Array = (x - mean) / np.sqrt(var + EPS)
+    return y
+
+
+def _layer_norm(x: Array, w: Array, b: Array) -> Array:
+    return _standardise(x, (1,)) * w + b
+
+
+def _rms_norm(x: Array, w: Array, b: Array) -> Array:
+    y: Array = x / np.sqrt(np.square(x).mean(1, keepdims=True) + EPS) * w + b
+    return y
+
+
+def _group_norm(x: Array, w: Array, b: Array) -> Array:
+    grouped = x.reshape(x.shape[0], GROUPS, -1)
+    return _standardise(grouped, (2,)).reshape(x.shape) * w[:, None, None] + b[:, None, None]
+
+
+def _instance_norm(x: Array, w: Array, b: Array) -> Array:
+    return _standardise(x, (2, 3)) * w[:, None, None] + b[:, None, None]
+
+
+def _batch_norm(x: Array, w: Array, b: Array) -> Array:
+    return _standardise(x, (0, 2, 3)) * w[:, None, None] + b[:, None, None]
+
+
+def _batch_norm_inference(x: Array, w: Array, b: Array) -> Array:
+    scale = w / np.sqrt(w * w + EPS)
+    y: Array = x * scale[:, None, None] + (b - b * scale)[:, None, None]
+    return y
+
+
+PAIRS: tuple[tuple[str, tuple[int, ...], Callable[..., Array], Callable[..., Array]], ...] = (
+    ("layer_norm", ROWS, lambda x, w, b: cnorm.layer_norm(x, None, w, b, EPS), _layer_norm),
+    ("rms_norm", ROWS, lambda x, w, b: cnorm.rms_norm(x, None, w, EPS, bias=b), _rms_norm),
+    ("group_norm", IMAGES, lambda x, w, b: cnorm.group_norm(x, GROUPS, w, b, EPS), _group_norm),
+    ("instance_norm", IMAGES, lambda x, w, b: cnorm.instance_norm(x, weight=w, bias=b), _instance_norm),
+    (
+        "batch_norm, training",
+        IMAGES,
+        lambda x, w, b: cnorm.batch_norm(x, None, None, w, b, True),
+        _batch_norm,
+    ),
+    (
+        "batch_norm, inference",
+        IMAGES,
+        lambda x, w, b: cnorm.batch_norm(x, b, w * w, w, b),
+        _batch_norm_inference,
+    ),
+)
+
+
+def _seconds(call: Callable[..., Array], *arguments: Array) -> float:
+    """Return the shortest time of some calls, after one that is not counted."""
+    call(*arguments)
+    times: list[float] = []
+    while len(times) < CALLS and sum(times) < SECONDS:
+        start = perf_counter()
+        call(*arguments)
+        times.append(perf_counter() - start)
+    return min(times)
+
+
+def run() -> None:
+    """Print GB/s of useful traffic, one read of x and one write of y, for cnorm and for NumPy."""
+    rng = np.random.default_rng(2)
+    print(f"GB/s of useful traffic, float32, {cnorm.get_num_threads()} threads:{'cnorm':>15} {'NumPy':>8}")
+    for name, shape, ours, numpys in PAIRS:
+        x = rng.standard_normal(shape, np.float32)
+        w, b = rng.uniform(-3, 3, (2, shape[1])).astype(np.float32)
+        traffic = 2e-9 * x.nbytes
+        mine = traffic / _seconds(ours, x, w, b)
+        theirs = traffic / _seconds(numpys, x, w, b)
+        label = f"{name} {' x '.join(map(str, shape))}"
+        print(f"{label:48}{mine:9.2f} {theirs:8.2f}")
