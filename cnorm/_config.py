@@ -85,7 +85,8 @@ def cache_limit() -> int:
     """Return how many bytes of outputs' memory are kept for reuse at most.
 
     A large result that is no longer referenced leaves its memory to a later one: fresh memory costs more than
-    the norm does. The NumPy backend keeps nothing.
+    the norm does. The default is the environment variable ``CNORM_CACHE_LIMIT``, or else a sixteenth of the
+    machine's memory and at most 1 GiB. The NumPy backend keeps nothing.
 
     Returns
     -------
@@ -164,13 +165,31 @@ def show_config() -> None:
         print(f"{key}: {value}")
 
 
+def _default_cache_limit() -> int:
+    """Return a sixteenth of the machine's memory, at most 1 GiB."""
+    try:
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # not POSIX
+        return 256 << 20
+    return min(1 << 30, memory // 16)
+
+
 def _obey_environment() -> None:
-    """Use the level that CNORM_ISA names; the NumPy backend has none to choose from."""
-    wanted = os.environ.get("CNORM_ISA")
-    if wanted and _native is not None:
-        if wanted not in isa_levels():
-            raise ValueError(f"CNORM_ISA={wanted}: no such level here; available: {', '.join(isa_levels())}")
-        _native.set_isa(wanted)
+    """Apply CNORM_ISA and CNORM_CACHE_LIMIT; the NumPy backend has neither levels nor a cache."""
+    if _native is None:
+        return
+    level = os.environ.get("CNORM_ISA")
+    if level:
+        if level not in isa_levels():
+            raise ValueError(f"CNORM_ISA={level}: no such level here; available: {', '.join(isa_levels())}")
+        _native.set_isa(level)
+    limit = os.environ.get("CNORM_CACHE_LIMIT")
+    if not limit:
+        set_cache_limit(_default_cache_limit())
+    elif limit.isdecimal():
+        set_cache_limit(int(limit))
+    else:
+        raise ValueError(f"CNORM_CACHE_LIMIT={limit}: must be a number of bytes, 0 for no cache")
 
 
 _obey_environment()

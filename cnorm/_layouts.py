@@ -180,7 +180,9 @@ def channel_form(x: Array, axis: int, pooled: bool) -> ChannelForm:
     for form in forms:
         if form.view(x).flags.c_contiguous:
             return form
-    strides = [abs(x.strides[a]) for a in (batch, *spatial) if x.shape[a] > 1]
+    # Where samples have statistics of their own, their form may not depend on the batch they are in.
+    inside = (batch, *spatial) if pooled else spatial
+    strides = [abs(x.strides[a]) for a in inside if x.shape[a] > 1]
     innermost = 0 < abs(x.strides[axis]) < min(strides, default=0)
     return last if innermost else first
 

@@ -63,8 +63,8 @@ CNORM_API cnorm_status cnorm_layer_norm_forward_f32(float *y, float *mean, float
                                                     const float *weight, const float *bias, size_t rows, size_t cols,
                                                     double eps, void *workspace, size_t workspace_size);
 CNORM_API cnorm_status cnorm_layer_norm_forward_f64(double *y, double *mean, double *rstd, const double *x,
-                                                    const double *weight, const double *bias, size_t rows,
-                                                    size_t cols, double eps, void *workspace, size_t workspace_size);
+                                                    const double *weight, const double *bias, size_t rows, size_t cols,
+                                                    double eps, void *workspace, size_t workspace_size);
 
 /* y[r, c] = x[r, c] * rstd[r] * (weight_offset + weight[c]) + bias[c], rstd = 1 / sqrt(mean(x^2) + eps).
  * x, y (rows, cols); weight, bias (cols) or NULL; rstd (rows) or NULL. Without weight the factor is 1. */
@@ -101,14 +101,14 @@ CNORM_API size_t cnorm_instance_norm_forward_workspace_f64(size_t batch, size_t 
                                                            cnorm_layout layout);
 CNORM_API cnorm_status cnorm_instance_norm_forward_f32(float *y, float *mean, float *rstd, float *running_mean,
                                                        float *running_var, const float *x, const float *weight,
-                                                       const float *bias, size_t batch, size_t channels,
-                                                       size_t spatial, double eps, double momentum,
-                                                       cnorm_layout layout, void *workspace, size_t workspace_size);
+                                                       const float *bias, size_t batch, size_t channels, size_t spatial,
+                                                       double eps, double momentum, cnorm_layout layout,
+                                                       void *workspace, size_t workspace_size);
 CNORM_API cnorm_status cnorm_instance_norm_forward_f64(double *y, double *mean, double *rstd, double *running_mean,
                                                        double *running_var, const double *x, const double *weight,
                                                        const double *bias, size_t batch, size_t channels,
-                                                       size_t spatial, double eps, double momentum,
-                                                       cnorm_layout layout, void *workspace, size_t workspace_size);
+                                                       size_t spatial, double eps, double momentum, cnorm_layout layout,
+                                                       void *workspace, size_t workspace_size);
 
 /* Training: statistics of each channel over batch and spatial positions, more than one value a channel.
  * mean, rstd (channels) or NULL; running_mean, running_var (channels), both or neither: moved by `momentum` towards the
@@ -124,9 +124,9 @@ CNORM_API cnorm_status cnorm_batch_norm_forward_f32(float *y, float *mean, float
                                                     void *workspace, size_t workspace_size);
 CNORM_API cnorm_status cnorm_batch_norm_forward_f64(double *y, double *mean, double *rstd, double *running_mean,
                                                     double *running_var, const double *x, const double *weight,
-                                                    const double *bias, size_t batch, size_t channels,
-                                                    size_t spatial, double eps, double momentum, int unbiased,
-                                                    cnorm_layout layout, void *workspace, size_t workspace_size);
+                                                    const double *bias, size_t batch, size_t channels, size_t spatial,
+                                                    double eps, double momentum, int unbiased, cnorm_layout layout,
+                                                    void *workspace, size_t workspace_size);
 
 /* Inference: y = (x - mean) / sqrt(var + eps) * weight + bias with the mean and var (channels) given. */
 CNORM_API size_t cnorm_batch_norm_inference_workspace_f32(size_t batch, size_t channels, size_t spatial,
@@ -135,12 +135,17 @@ CNORM_API size_t cnorm_batch_norm_inference_workspace_f64(size_t batch, size_t c
                                                           cnorm_layout layout);
 CNORM_API cnorm_status cnorm_batch_norm_inference_f32(float *y, const float *x, const float *mean, const float *var,
                                                       const float *weight, const float *bias, size_t batch,
-                                                      size_t channels, size_t spatial, double eps,
-                                                      cnorm_layout layout, void *workspace, size_t workspace_size);
-CNORM_API cnorm_status cnorm_batch_norm_inference_f64(double *y, const double *x, const double *mean,
-                                                      const double *var, const double *weight, const double *bias,
-                                                      size_t batch, size_t channels, size_t spatial, double eps,
-                                                      cnorm_layout layout, void *workspace, size_t workspace_size);
+                                                      size_t channels, size_t spatial, double eps, cnorm_layout layout,
+                                                      void *workspace, size_t workspace_size);
+CNORM_API cnorm_status cnorm_batch_norm_inference_f64(double *y, const double *x, const double *mean, const double *var,
+                                                      const double *weight, const double *bias, size_t batch,
+                                                      size_t channels, size_t spatial, double eps, cnorm_layout layout,
+                                                      void *workspace, size_t workspace_size);
+
+/* y = x, n elements, threaded: the machine's own limit, which the speed of the norms is given against. `stream`: store
+ * past the caches. y and x do not overlap. */
+CNORM_API cnorm_status cnorm_copy_f32(float *y, const float *x, size_t n, int stream);
+CNORM_API cnorm_status cnorm_copy_f64(double *y, const double *x, size_t n, int stream);
 
 #ifdef __cplusplus
 }

@@ -1,5 +1,5 @@
-/* Sharing work among threads: how many, whether at all, and how outputs are stored. Nothing here depends on the dtype or
- * the ISA level, and nothing here may change the bits of a result.
+/* Sharing work among threads: how many, whether at all, and how outputs are stored. Nothing here depends on the dtype
+ * or the ISA level, and nothing here may change the bits of a result.
  */
 #ifndef CN_PARALLEL_H
 #define CN_PARALLEL_H

@@ -19,18 +19,18 @@ typedef struct CN_TABLE {
                                size_t batch, size_t channels, size_t spatial, size_t groups, double eps, bool last,
                                cn_work work, void *workspace);
     size_t (*instance_norm_workspace)(size_t batch, size_t channels, size_t spatial, bool last);
-    void (*instance_norm_forward)(real *y, real *mean, real *rstd, real *running_mean, real *running_var,
-                                  const real *x, const real *weight, const real *bias, size_t batch, size_t channels,
-                                  size_t spatial, double eps, double momentum, bool last, cn_work work,
-                                  void *workspace);
+    void (*instance_norm_forward)(real *y, real *mean, real *rstd, real *running_mean, real *running_var, const real *x,
+                                  const real *weight, const real *bias, size_t batch, size_t channels, size_t spatial,
+                                  double eps, double momentum, bool last, cn_work work, void *workspace);
     size_t (*batch_norm_workspace)(size_t batch, size_t channels, size_t spatial, bool last);
     void (*batch_norm_forward)(real *y, real *mean, real *rstd, real *running_mean, real *running_var, const real *x,
                                const real *weight, const real *bias, size_t batch, size_t channels, size_t spatial,
                                double eps, double momentum, bool unbiased, bool last, cn_work work, void *workspace);
     size_t (*batch_norm_inference_workspace)(size_t batch, size_t channels, size_t spatial, bool last);
     void (*batch_norm_inference)(real *y, const real *x, const real *mean, const real *var, const real *weight,
-                                 const real *bias, size_t batch, size_t channels, size_t spatial, double eps,
-                                 bool last, cn_work work, void *workspace);
+                                 const real *bias, size_t batch, size_t channels, size_t spatial, double eps, bool last,
+                                 cn_work work, void *workspace);
+    void (*copy)(real *y, const real *x, size_t n, cn_work work);
 } CN_TABLE;
 
 /* The table of the level in use. */

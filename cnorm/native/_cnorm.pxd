@@ -1,35 +1,33 @@
 # What other Cython code may cimport from cnorm.native._cnorm: the kernels on typed memoryviews, float32 or float64,
 # without Python and without the GIL. weight, bias and the statistics may be None. Shapes are checked; they return
-# CNORM_OK (0) or another status, and have then written nothing.
+# 0 or, having written nothing, another of cnorm.h's status codes. This file needs no header.
 
 from cython cimport floating
 
-from cnorm.native.cnorm_h cimport cnorm_layout, cnorm_status
-
 # x, y (rows, cols); weight, bias (cols,)
-cdef cnorm_status layer_norm_view(
+cdef int layer_norm_view(
     const floating[:, ::1] x, const floating[::1] weight, const floating[::1] bias, double eps,
     floating[:, ::1] y) noexcept nogil
 
-cdef cnorm_status rms_norm_view(
+cdef int rms_norm_view(
     const floating[:, ::1] x, const floating[::1] weight, const floating[::1] bias, double eps,
     double weight_offset, floating[:, ::1] y) noexcept nogil
 
 # x, y (batch, channels, spatial) or (batch, spatial, channels); weight, bias, running_mean, running_var (channels,)
-cdef cnorm_status group_norm_view(
+cdef int group_norm_view(
     const floating[:, :, ::1] x, size_t num_groups, const floating[::1] weight, const floating[::1] bias, double eps,
-    cnorm_layout layout, floating[:, :, ::1] y) noexcept nogil
+    bint channels_last, floating[:, :, ::1] y) noexcept nogil
 
-cdef cnorm_status instance_norm_view(
+cdef int instance_norm_view(
     const floating[:, :, ::1] x, const floating[::1] weight, const floating[::1] bias, double eps,
-    cnorm_layout layout, floating[:, :, ::1] y) noexcept nogil
+    bint channels_last, floating[:, :, ::1] y) noexcept nogil
 
-cdef cnorm_status batch_norm_training_view(
+cdef int batch_norm_training_view(
     const floating[:, :, ::1] x, floating[::1] running_mean, floating[::1] running_var, const floating[::1] weight,
-    const floating[::1] bias, double momentum, double eps, bint unbiased, cnorm_layout layout,
+    const floating[::1] bias, double momentum, double eps, bint unbiased, bint channels_last,
     floating[:, :, ::1] y) noexcept nogil
 
-cdef cnorm_status batch_norm_inference_view(
+cdef int batch_norm_inference_view(
     const floating[:, :, ::1] x, const floating[::1] running_mean, const floating[::1] running_var,
-    const floating[::1] weight, const floating[::1] bias, double eps, cnorm_layout layout,
+    const floating[::1] weight, const floating[::1] bias, double eps, bint channels_last,
     floating[:, :, ::1] y) noexcept nogil

@@ -121,11 +121,11 @@ def fast_batch_norm(x, running_mean, running_var, weight, bias, training, moment
     return y if mean is None else (y, mean, rstd)
 
 
-cdef cnorm_status batch_norm_training_view(
+cdef int batch_norm_training_view(
         const floating[:, :, ::1] x, floating[::1] running_mean, floating[::1] running_var,
         const floating[::1] weight, const floating[::1] bias, double momentum, double eps, bint unbiased,
-        cnorm_layout layout, floating[:, :, ::1] y) noexcept nogil:
-    cdef channel_shape s = view_shape(x.shape, layout)
+        bint channels_last, floating[:, :, ::1] y) noexcept nogil:
+    cdef channel_shape s = view_shape(x.shape, channels_last)
     if not (same_shape(x.shape, y.shape, 3) and is_length(weight, s.channels) and is_length(bias, s.channels)
             and is_length(running_mean, s.channels) and is_length(running_var, s.channels)):
         return CNORM_ERROR_VALUE
@@ -134,11 +134,11 @@ cdef cnorm_status batch_norm_training_view(
         &x[0, 0, 0], view_data(weight), view_data(bias), s, eps, momentum, unbiased)
 
 
-cdef cnorm_status batch_norm_inference_view(
+cdef int batch_norm_inference_view(
         const floating[:, :, ::1] x, const floating[::1] running_mean, const floating[::1] running_var,
-        const floating[::1] weight, const floating[::1] bias, double eps, cnorm_layout layout,
+        const floating[::1] weight, const floating[::1] bias, double eps, bint channels_last,
         floating[:, :, ::1] y) noexcept nogil:
-    cdef channel_shape s = view_shape(x.shape, layout)
+    cdef channel_shape s = view_shape(x.shape, channels_last)
     if not (same_shape(x.shape, y.shape, 3) and is_length(weight, s.channels) and is_length(bias, s.channels)
             and is_length(running_mean, s.channels) and is_length(running_var, s.channels)):
         return CNORM_ERROR_VALUE

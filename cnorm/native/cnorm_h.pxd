@@ -89,3 +89,6 @@ cdef extern from "cnorm.h" nogil:
         double *y, const double *x, const double *mean, const double *var, const double *weight, const double *bias,
         size_t batch, size_t channels, size_t spatial, double eps, cnorm_layout layout,
         void *workspace, size_t workspace_size)
+
+    cnorm_status cnorm_copy_f32(float *y, const float *x, size_t n, int stream)
+    cnorm_status cnorm_copy_f64(double *y, const double *x, size_t n, int stream)

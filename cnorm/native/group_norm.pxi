@@ -69,10 +69,10 @@ def fast_group_norm(x, num_groups, weight, bias, eps, axis, out, return_stats):
     return y if mean is None else (y, mean, rstd)
 
 
-cdef cnorm_status group_norm_view(
+cdef int group_norm_view(
         const floating[:, :, ::1] x, size_t num_groups, const floating[::1] weight, const floating[::1] bias,
-        double eps, cnorm_layout layout, floating[:, :, ::1] y) noexcept nogil:
-    cdef channel_shape s = view_shape(x.shape, layout)
+        double eps, bint channels_last, floating[:, :, ::1] y) noexcept nogil:
+    cdef channel_shape s = view_shape(x.shape, channels_last)
     if not (same_shape(x.shape, y.shape, 3) and is_length(weight, s.channels) and is_length(bias, s.channels)):
         return CNORM_ERROR_VALUE
     return run_group_norm(

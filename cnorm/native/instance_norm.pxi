@@ -75,10 +75,10 @@ def fast_instance_norm(x, running_mean, running_var, weight, bias, use_input_sta
     return y if mean is None else (y, mean, rstd)
 
 
-cdef cnorm_status instance_norm_view(
+cdef int instance_norm_view(
         const floating[:, :, ::1] x, const floating[::1] weight, const floating[::1] bias, double eps,
-        cnorm_layout layout, floating[:, :, ::1] y) noexcept nogil:
-    cdef channel_shape s = view_shape(x.shape, layout)
+        bint channels_last, floating[:, :, ::1] y) noexcept nogil:
+    cdef channel_shape s = view_shape(x.shape, channels_last)
     if not (same_shape(x.shape, y.shape, 3) and is_length(weight, s.channels) and is_length(bias, s.channels)):
         return CNORM_ERROR_VALUE
     return run_instance_norm(

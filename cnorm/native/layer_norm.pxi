@@ -123,7 +123,7 @@ def fast_layer_norm(x, normalized_shape, weight, bias, eps, out, return_stats):
     return y if mean is None else (y, mean, rstd)
 
 
-cdef cnorm_status layer_norm_view(
+cdef int layer_norm_view(
         const floating[:, ::1] x, const floating[::1] weight, const floating[::1] bias, double eps,
         floating[:, ::1] y) noexcept nogil:
     if not (same_shape(x.shape, y.shape, 2) and is_length(weight, x.shape[1]) and is_length(bias, x.shape[1])):

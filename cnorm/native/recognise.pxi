@@ -150,10 +150,10 @@ cdef inline channel_shape shape_of(cnp.ndarray x, bint channels_last) noexcept:
     return s
 
 
-cdef inline channel_shape view_shape(const Py_ssize_t *shape, cnorm_layout layout) noexcept nogil:
+cdef inline channel_shape view_shape(const Py_ssize_t *shape, bint channels_last) noexcept nogil:
     """Of a 3-D view."""
-    cdef bint last = layout == CNORM_CHANNELS_LAST
-    return channel_shape(shape[0], shape[2 if last else 1], shape[1 if last else 2], layout)
+    return channel_shape(shape[0], shape[2 if channels_last else 1], shape[1 if channels_last else 2],
+                         CNORM_CHANNELS_LAST if channels_last else CNORM_CHANNELS_FIRST)
 
 
 # Typed memoryviews: an optional one may be None.

@@ -62,7 +62,7 @@ def fast_rms_norm(x, normalized_shape, weight, eps, bias, weight_offset, casting
     return y if rstd is None else (y, rstd)
 
 
-cdef cnorm_status rms_norm_view(
+cdef int rms_norm_view(
         const floating[:, ::1] x, const floating[::1] weight, const floating[::1] bias, double eps,
         double weight_offset, floating[:, ::1] y) noexcept nogil:
     if not (same_shape(x.shape, y.shape, 2) and is_length(weight, x.shape[1]) and is_length(bias, x.shape[1])):

@@ -21,7 +21,8 @@ cnorm_status CN_API(batch_norm_forward)(real *y, real *mean, real *rstd, real *r
 {
     size_t n = element_count(batch, channels, spatial);
     cnorm_status status = FIRST_ERROR(
-        check_eps(eps), check_layout(layout), check_running(running_mean, running_var, momentum, weight, bias, channels),
+        check_eps(eps), check_layout(layout),
+        check_running(running_mean, running_var, momentum, weight, bias, channels),
         channels && n == channels ? CNORM_ERROR_VALUE : CNORM_OK, check_arrays(y, x, n, weight, bias, channels),
         check_statistics(mean, channels, y, x, n), check_statistics(rstd, channels, y, x, n),
         check_statistics(running_mean, channels, y, x, n), check_statistics(running_var, channels, y, x, n),
@@ -29,15 +30,14 @@ cnorm_status CN_API(batch_norm_forward)(real *y, real *mean, real *rstd, real *r
                         CN_API(batch_norm_forward_workspace)(batch, channels, spatial, layout)));
     if (status == CNORM_OK && n > 0)
         CN_KERNELS->batch_norm_forward(y, mean, rstd, running_mean, running_var, x, weight, bias, batch, channels,
-                                       spatial, eps, momentum, unbiased != 0, as_last(spatial, layout),
-                                       plan_forward(n), workspace);
+                                       spatial, eps, momentum, unbiased != 0, as_last(spatial, layout), plan_forward(n),
+                                       workspace);
     return status;
 }
 
-cnorm_status CN_API(batch_norm_inference)(real *y, const real *x, const real *mean, const real *var,
-                                          const real *weight, const real *bias, size_t batch, size_t channels,
-                                          size_t spatial, double eps, cnorm_layout layout, void *workspace,
-                                          size_t workspace_size)
+cnorm_status CN_API(batch_norm_inference)(real *y, const real *x, const real *mean, const real *var, const real *weight,
+                                          const real *bias, size_t batch, size_t channels, size_t spatial, double eps,
+                                          cnorm_layout layout, void *workspace, size_t workspace_size)
 {
     size_t n = element_count(batch, channels, spatial);
     cnorm_status status = FIRST_ERROR(

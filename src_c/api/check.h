@@ -21,10 +21,7 @@ static inline size_t element_count(size_t a, size_t b, size_t c)
     return a * b * c;
 }
 
-static inline cnorm_status check_eps(double eps)
-{
-    return eps >= 0 && isfinite(eps) ? CNORM_OK : CNORM_ERROR_VALUE;
-}
+static inline cnorm_status check_eps(double eps) { return eps >= 0 && isfinite(eps) ? CNORM_OK : CNORM_ERROR_VALUE; }
 
 static inline cnorm_status check_layout(cnorm_layout layout)
 {
@@ -74,8 +71,7 @@ static inline cnorm_status check_workspace(const void *workspace, size_t size, s
 {
     if (needed == 0)
         return CNORM_OK;
-    return workspace && size >= needed && (uintptr_t)workspace % sizeof(double) == 0 ? CNORM_OK
-                                                                                    : CNORM_ERROR_WORKSPACE;
+    return workspace && size >= needed && (uintptr_t)workspace % sizeof(double) == 0 ? CNORM_OK : CNORM_ERROR_WORKSPACE;
 }
 
 /* The first that is not CNORM_OK. */

@@ -12,9 +12,8 @@ size_t CN_API(group_norm_forward_workspace)(size_t batch, size_t channels, size_
 }
 
 cnorm_status CN_API(group_norm_forward)(real *y, real *mean, real *rstd, const real *x, const real *weight,
-                                        const real *bias, size_t batch, size_t channels, size_t spatial,
-                                        size_t groups, double eps, cnorm_layout layout, void *workspace,
-                                        size_t workspace_size)
+                                        const real *bias, size_t batch, size_t channels, size_t spatial, size_t groups,
+                                        double eps, cnorm_layout layout, void *workspace, size_t workspace_size)
 {
     size_t n = element_count(batch, channels, spatial);
     size_t needed = CN_API(group_norm_forward_workspace)(batch, channels, spatial, groups, layout);

@@ -14,7 +14,8 @@ cnorm_status CN_API(instance_norm_forward)(real *y, real *mean, real *rstd, real
     size_t n = element_count(batch, channels, spatial);
     size_t needed = CN_KERNELS->instance_norm_workspace(batch, channels, spatial, layout == CNORM_CHANNELS_LAST);
     cnorm_status status = FIRST_ERROR(
-        check_eps(eps), check_layout(layout), check_running(running_mean, running_var, momentum, weight, bias, channels),
+        check_eps(eps), check_layout(layout),
+        check_running(running_mean, running_var, momentum, weight, bias, channels),
         running_mean && spatial == 1 ? CNORM_ERROR_VALUE : CNORM_OK, check_arrays(y, x, n, weight, bias, channels),
         check_statistics(mean, batch * channels, y, x, n), check_statistics(rstd, batch * channels, y, x, n),
         check_statistics(running_mean, channels, y, x, n), check_statistics(running_var, channels, y, x, n),

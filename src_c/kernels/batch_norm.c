@@ -3,8 +3,8 @@
  *     y[n, c, s] = (x[n, c, s] - mean[c]) * rstd[c] * weight[c] + bias[c],   mean, var over all n and s
  *     running_mean, running_var moved towards mean and var (times n/(n-1) when unbiased)
  *
- * Channels first: a channel is `batch` runs; a task takes a channel, reads it once from memory and again from the cache:
- * 2S, or 3S where a channel exceeds the cache. Few large channels: pieces (groups.h).
+ * Channels first: a channel is `batch` runs; a task takes a channel, reads it once from memory and again from the
+ * cache: 2S, or 3S where a channel exceeds the cache. Few large channels: pieces (groups.h).
  * Channels last and (N, C): columns of one matrix (channels_last.h), 3S, or 2S where the matrix fits.
  * Determinism: pieces depend on batch, channels and spatial alone.
  */

@@ -91,10 +91,14 @@ static void rows_last(void *job, size_t task)
     for (size_t c = 0; g->kept && c < g->channels; c++)
         if (g->parameters.kept[c])
             careful_run(g, at + c, elements / g->channels, g->channels, c);
-    write_rows(g->y + at, g->x + at, g->width, rows, g->width, &g->parameters, g->work.stream, g->kept);
-    if (end && g->left)
-        write_rows(g->y + at + rows * g->width, g->x + at + rows * g->width, g->width, 1, g->left, &g->parameters,
-                   false, g->kept);
+    size_t last = at + rows * g->width, left = end ? g->left : 0;
+    if (g->kept) {
+        write_other_columns(g->y + at, g->x + at, g->width, rows, g->width, &g->parameters);
+        write_other_columns(g->y + last, g->x + last, g->width, 1, left, &g->parameters);
+    } else {
+        write_rows(g->y + at, g->x + at, g->width, rows, g->width, &g->parameters, g->work.stream, 0);
+        write_rows(g->y + last, g->x + last, g->width, 1, left, &g->parameters, false, 0);
+    }
     stream_fence();
 }
 

@@ -1,9 +1,9 @@
 /* Channels last: `samples` matrices of `rows` x `channels`, statistics over the rows of a sample for each group of
  * channels. Group and instance norm have one sample per batch entry, batch norm (and (N, C)) has one in all.
  *
- * Traffic: statistics read x once; the output reads it again, from the cache where a sample (or a task's columns of it)
- * fits: 2S, else 3S. Narrow matrices are folded: `fold` rows side by side make one wide row, so the inner loops are long
- * for three channels too; the rows left over join at the end.
+ * Traffic: statistics read x once; the output reads it again, from the cache where a sample (or a task's columns of
+ * it) fits: 2S, else 3S. Narrow matrices are folded: `fold` rows side by side make one wide row, so the inner loops are
+ * long for three channels too; the rows left over join at the end.
  * Split: a task takes a sample; or, with few samples, first the pieces of rows, then their merge, then rows of output;
  * or, for a short batch of many independent channels, a task takes some of the columns. The cutting into pieces depends
  * on rows and channels alone and merges are in order: the same bits each way.
@@ -21,6 +21,7 @@
 #define CHUNK_COLUMNS 512
 #define CHUNK_BYTES (1024 * 1024)
 #define SLOTS_MAX 64
+#define SUM_LANES 8
 #define FEW_SAMPLES 8
 
 typedef struct {
@@ -61,8 +62,8 @@ static inline void plan_channels_last(channels_last *g)
     g->pieces = divide_up(g->wide_rows, g->piece_rows);
     size_t scratches = few_samples(g) ? g->pieces : 1;
     g->slots = g->samples < SLOTS_MAX ? g->samples : SLOTS_MAX;
-    g->slot_size = column_moments_size(g->width) + row_parameters_size(g->width) +
-                   scratches * column_scratch_size(g->width);
+    g->slot_size =
+        column_moments_size(g->width) + row_parameters_size(g->width) + scratches * column_scratch_size(g->width);
 }
 
 static inline size_t channels_last_workspace(size_t samples, size_t rows, size_t channels)
@@ -137,7 +138,7 @@ static void finish_carefully(const channels_last *g, size_t sample, size_t group
     wide_stats w = wide_statistics(g->x + at, &careful, g->eps, true);
     wide_apply(g->y + at, g->x + at, &careful, &w, 0, g->weight ? g->weight + first : NULL,
                g->bias ? g->bias + first : NULL);
-    store_statistics(g, index, wide_mean(&w), wide_variance(&w), wide_rstd(&w));
+    store_statistics(g, index, wide_mean(&w), wide_variance(&w), wide_rstd(&w, g->eps));
 }
 
 /* Each channel a group: what make_normaliser and store_statistics do, for n channels side by side. */
@@ -155,24 +156,48 @@ static void finish_channels(const channels_last *g, size_t index, row_parameters
         store_statistics(g, index + c, m.mean[c] + m.mean_lo[c], (m.m2[c] + m.m2_lo[c]) / m.count, p->rstd[c]);
 }
 
-/* Moments of `size` columns with one count: the mean of their means, and for M2 the spread of the means added. */
-static moments group_moments(column_moments t, size_t first, size_t size)
+/* Compensated sum of n numbers, in lanes folded in order; `low` takes what rounding lost. */
+static acc lane_sum(const acc *x, size_t n, acc *low)
 {
-    acc mean = 0, mean_lo = 0, m2 = 0, m2_lo = 0, spread = 0, n = (acc)size;
-    for (size_t c = first; c < first + size; c++) {
-        mean_lo += t.mean_lo[c] + two_sum(&mean, t.mean[c]);
-        m2_lo += t.m2_lo[c] + two_sum(&m2, t.m2[c]);
+    acc sum[SUM_LANES] = {0}, lost[SUM_LANES] = {0};
+    size_t i = 0;
+    for (; i + SUM_LANES <= n; i += SUM_LANES)
+#pragma omp simd
+        for (int l = 0; l < SUM_LANES; l++)
+            lost[l] += two_sum(&sum[l], x[i + l]);
+    for (int l = 0; i < n; i++, l++)
+        lost[l] += two_sum(&sum[l], x[i]);
+    for (int w = SUM_LANES / 2; w; w /= 2)
+        for (int l = 0; l < w; l++)
+            lost[l] += lost[l + w] + two_sum(&sum[l], sum[l + w]);
+    *low += lost[0];
+    return sum[0];
+}
+
+/* Moments of `size` columns with one count: the mean of their means, and for M2 the spread of the means added; a few
+ * columns are merged one by one. square is scratch of `size` elements. */
+static moments group_moments(column_moments t, size_t first, size_t size, acc *square)
+{
+    if (size < SUM_LANES) {
+        moments m = {0};
+        for (size_t c = first; c < first + size; c++) {
+            moments b = {t.count, t.mean[c], t.mean_lo[c], t.m2[c], t.m2_lo[c]};
+            merge(&m, &b);
+        }
+        return m;
     }
-    acc quotient = mean / n, back = quotient * n;
-    moments m = {.count = t.count * n, .mean = quotient};
-    m.mean_lo = (((mean - back) - product_error(quotient, n, back)) + mean_lo) / n;
-    for (size_t c = first; c < first + size; c++) {
-        acc d = (t.mean[c] - m.mean) + (t.mean_lo[c] - m.mean_lo);
-        m2_lo += two_sum(&spread, d * d);
+    acc low = 0, m2_lo = 0, n = (acc)size;
+    acc sum = lane_sum(t.mean + first, size, &low);
+    low += lane_sum(t.mean_lo + first, size, &low);
+    acc mean = sum / n, back = mean * n, mean_lo = ((sum - back) - product_error(mean, n, back) + low) / n;
+#pragma omp simd
+    for (size_t i = 0; i < size; i++) {
+        acc d = (t.mean[first + i] - mean) + (t.mean_lo[first + i] - mean_lo);
+        square[i] = t.m2[first + i] + d * d * t.count;
     }
-    m.m2_lo = m2_lo + two_sum(&m2, spread * t.count);
-    m.m2 = m2;
-    return m;
+    m2_lo += lane_sum(t.m2_lo + first, size, &m2_lo);
+    acc m2 = lane_sum(square, size, &m2_lo);
+    return (moments){t.count * n, mean, mean_lo, m2, m2_lo};
 }
 
 /* Statistics and parameters of the groups of channels [first, last) from the column moments. Returns whether any of
@@ -182,7 +207,7 @@ static bool finish_groups(const channels_last *g, size_t sample, slot *s, size_t
     size_t size = g->channels / g->groups;
     row_parameters *p = &s->parameters;
     for (size_t c = first; size > 1 && c < last; c += size) {
-        moments m = group_moments(s->total, c, size);
+        moments m = group_moments(s->total, c, size, p->rstd + c);
         normaliser k = make_normaliser(&m, g->eps);
         set_columns(p, c, size, &k);
         store_statistics(g, sample * g->groups + c / size, m.mean + m.mean_lo, (m.m2 + m.m2_lo) / m.count, k.rstd_acc);
@@ -203,21 +228,25 @@ static bool finish_groups(const channels_last *g, size_t sample, slot *s, size_t
     return true;
 }
 
-static void write_sample_rows(const channels_last *g, size_t sample, const slot *s, size_t row, size_t rows, bool kept)
+static void write_sample_rows(const channels_last *g, size_t sample, const slot *s, size_t row, size_t rows, bool kept,
+                              size_t ahead)
 {
-    size_t at = sample * g->rows * g->channels + row * g->width;
-    write_rows(g->y + at, g->x + at, g->width, rows, g->width, &s->parameters, g->work.stream, kept);
-    if (row + rows == g->wide_rows && g->left)
-        write_rows(g->y + at + rows * g->width, g->x + at + rows * g->width, g->width, 1, g->left, &s->parameters,
-                   false, kept);
+    size_t at = sample * g->rows * g->channels + row * g->width, end = at + rows * g->width;
+    size_t left = row + rows == g->wide_rows ? g->left : 0;
+    if (kept) {
+        write_other_columns(g->y + at, g->x + at, g->width, rows, g->width, &s->parameters);
+        write_other_columns(g->y + end, g->x + end, g->width, 1, left, &s->parameters);
+    } else {
+        write_rows(g->y + at, g->x + at, g->width, rows, g->width, &s->parameters, g->work.stream, ahead);
+        write_rows(g->y + end, g->x + end, g->width, 1, left, &s->parameters, false, 0);
+    }
 }
 
-static void whole_sample(void *job, size_t sample)
+/* `next`: the sample that the same task takes after this one, if there is one. */
+static void whole_sample(const channels_last *g, size_t sample, size_t next)
 {
-    const channels_last *g = job;
     slot s = place_slot(g, sample);
     const real *x = sample_input(g, sample);
-    s.total.count = 0;
     for (size_t piece = 0; piece < g->pieces; piece++) {
         column_moments m = piece_columns(g, x, piece, s.scratch, 0, g->width);
         merge_columns(&s.total, &m, g->width);
@@ -225,7 +254,9 @@ static void whole_sample(void *job, size_t sample)
     fold_channels(g, x, &s);
     bool kept = finish_groups(g, sample, &s, 0, g->channels);
     repeat_parameters(&s.parameters, g->channels, g->width);
-    write_sample_rows(g, sample, &s, 0, g->wide_rows, kept);
+    size_t size = g->rows * g->channels;
+    bool near = g->work.far && next < g->samples && size * sizeof(real) <= AHEAD_BYTES;
+    write_sample_rows(g, sample, &s, 0, g->wide_rows, kept, near ? (next - sample) * size : 0);
     stream_fence();
 }
 
@@ -234,7 +265,7 @@ static void slot_of_samples(void *job, size_t task)
 {
     const channels_last *g = job;
     for (size_t sample = task; sample < g->samples; sample += g->slots)
-        whole_sample(job, sample);
+        whole_sample(g, sample, sample + g->slots);
 }
 
 static void piece_statistics_last(void *job, size_t task)
@@ -248,7 +279,6 @@ static void piece_statistics_last(void *job, size_t task)
 static void merge_sample(channels_last *g, size_t sample)
 {
     slot s = place_slot(g, sample);
-    s.total.count = 0;
     for (size_t piece = 0; piece < g->pieces; piece++) {
         column_scratch w = place_scratch(s.scratch + piece * column_scratch_size(g->width), g->width);
         size_t row = piece * g->piece_rows, rows = g->wide_rows - row;
@@ -265,7 +295,7 @@ static void piece_output_last(void *job, size_t task)
     const channels_last *g = job;
     size_t sample = task / g->pieces, row = task % g->pieces * g->piece_rows, rows = g->wide_rows - row;
     slot s = place_slot(g, sample);
-    write_sample_rows(g, sample, &s, row, rows < g->piece_rows ? rows : g->piece_rows, g->kept[sample]);
+    write_sample_rows(g, sample, &s, row, rows < g->piece_rows ? rows : g->piece_rows, g->kept[sample], 0);
     stream_fence();
 }
 
@@ -286,7 +316,11 @@ static void some_columns(void *job, size_t task)
     s.total.count = total.count;
     bool kept = finish_groups(g, sample, &s, first, first + cols);
     row_parameters p = parameters_from(s.parameters, first);
-    write_rows(g->y + (x - g->x) + first, x + first, g->channels, g->rows, cols, &p, g->work.stream, kept);
+    real *y = g->y + (x - g->x) + first;
+    if (kept)
+        write_other_columns(y, x + first, g->channels, g->rows, cols, &p);
+    else
+        write_rows(y, x + first, g->channels, g->rows, cols, &p, g->work.stream, 0);
     stream_fence();
 }
 

@@ -26,8 +26,8 @@ struct groups {
     wide_group careful; /* the same geometry, and the index of its parameters */
     acc eps, weight_offset;
     cn_work work;
-    /* y = normalised x for n elements from `at` on, element `start` of a run of a group whose first weight and bias have
-     * the index `parameter` */
+    /* y = normalised x for n elements from `at` on, element `start` of a run of a group whose first weight and bias
+     * have the index `parameter` */
     void (*apply)(const groups *g, size_t parameter, const normaliser *k, size_t at, size_t start, size_t n,
                   size_t ahead);
     size_t (*parameter)(const groups *g, size_t group);
@@ -36,9 +36,6 @@ struct groups {
     moments *partial;        /* workspace of the second way: (count * pieces,) */
     normaliser *normalisers; /* (count,) */
 };
-
-/* Rows up to this many bytes are fetched one row ahead while the present one is written past the caches. */
-#define AHEAD_BYTES (256 * 1024)
 
 static inline size_t groups_workspace(size_t count, span shape)
 {
@@ -56,7 +53,7 @@ CN_NOINLINE static void careful_group(const groups *g, size_t group, size_t p)
     if (g->mean)
         g->mean[group] = (real)wide_mean(&w);
     if (g->rstd)
-        g->rstd[group] = (real)wide_rstd(&w);
+        g->rstd[group] = (real)wide_rstd(&w, g->eps);
     if (g->variance)
         g->mean_acc[group] = wide_mean(&w), g->variance[group] = wide_variance(&w);
 }
@@ -77,8 +74,8 @@ static inline normaliser finish_statistics(const groups *g, size_t group, size_t
     }
     return k;
 }
-static inline void apply_blocks(const groups *g, size_t group, size_t p, const normaliser *k, size_t first,
-                                size_t last, size_t ahead)
+static inline void apply_blocks(const groups *g, size_t group, size_t p, const normaliser *k, size_t first, size_t last,
+                                size_t ahead)
 {
     size_t base = group * g->stride;
     for (size_t block = first; block < last; block++) {
@@ -103,7 +100,8 @@ static void whole_groups(void *job, size_t task)
 {
     const groups *g = job;
     size_t group = task * g->per_task, end = group + g->per_task, length = g->shape.length;
-    size_t bytes = g->shape.runs * length * sizeof(real), batch = BATCH_BYTES / bytes;
+    size_t bytes = g->shape.runs * length * sizeof(real);
+    size_t batch = (g->work.far ? BATCH_BYTES / 4 : BATCH_BYTES) / bytes; /* what is fetched ahead needs room as well */
     batch = batch < 1 ? 1 : batch > BATCH_MOST ? BATCH_MOST : batch;
     if (end > g->count)
         end = g->count;
@@ -146,7 +144,8 @@ static void piece_output(void *job, size_t task)
     size_t group = task / g->plan.pieces, first = task % g->plan.pieces * g->plan.blocks_per_piece;
     size_t last = first + g->plan.blocks_per_piece;
     if (g->normalisers[group].fast)
-        apply_blocks(g, group, g->parameter(g, group), &g->normalisers[group], first, last < g->plan.blocks ? last : g->plan.blocks, 0);
+        apply_blocks(g, group, g->parameter(g, group), &g->normalisers[group], first,
+                     last < g->plan.blocks ? last : g->plan.blocks, 0);
     stream_fence();
 }
 

@@ -33,4 +33,6 @@ void CN(batch_norm_inference)(real *y, const real *x, const real *mean, const re
                               const real *bias, size_t batch, size_t channels, size_t spatial, double eps, bool last,
                               cn_work work, void *workspace);
 
+void CN(copy)(real *y, const real *x, size_t n, cn_work work);
+
 #endif

@@ -44,7 +44,8 @@ static void apply_row(const groups *g, size_t parameter, const normaliser *k, si
     for (size_t i = 0, m; i < n; i += m) {
         m = stream_run(y + i, n - i);
         fetch_ahead(x + i, m, ahead);
-        scale_run(g->work.stream ? buffer : y + i, x + i, m, k->rstd, (real)g->weight_offset, weight ? weight + i : NULL, bias ? bias + i : NULL);
+        scale_run(g->work.stream ? buffer : y + i, x + i, m, k->rstd, (real)g->weight_offset,
+                  weight ? weight + i : NULL, bias ? bias + i : NULL);
         if (g->work.stream)
             stream_out(y + i, buffer, m);
     }

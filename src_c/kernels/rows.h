@@ -31,8 +31,14 @@ static inline row_parameters parameters_from(row_parameters p, size_t first)
 
 static inline void set_columns(row_parameters *p, size_t first, size_t n, const normaliser *k)
 {
-    for (size_t c = first; c < first + n; c++)
-        p->hi[c] = k->hi, p->lo[c] = k->lo, p->rstd[c] = k->rstd_acc, p->rstd_lo[c] = k->rstd_lo, p->kept[c] = !k->fast;
+    row_parameters q = parameters_from(*p, first);
+#pragma omp simd
+    for (size_t c = 0; c < n; c++)
+        q.hi[c] = k->hi, q.lo[c] = k->lo;
+#pragma omp simd
+    for (size_t c = 0; c < n; c++)
+        q.rstd[c] = k->rstd_acc, q.rstd_lo[c] = k->rstd_lo;
+    memset(q.kept, !k->fast, n);
 }
 
 /* scale and bias of n columns from their rstd; a scale outside the normal range makes its column a kept one. */
@@ -87,18 +93,33 @@ static inline void write_row_past_caches(real *y, const real *x, size_t n, const
     }
 }
 
-/* `kept` says whether any column is. */
-static inline void write_rows(real *y, const real *x, size_t stride, size_t rows, size_t cols, const row_parameters *p,
-                              bool stream, bool kept)
+/* Rows of a matrix of which some columns are kept. */
+CN_NOINLINE static void write_other_columns(real *y, const real *x, size_t stride, size_t rows, size_t cols,
+                                            const row_parameters *p)
 {
-    for (size_t r = 0; r < rows; r++, y += stride, x += stride) {
-        if (kept) {
-            for (size_t c = 0; c < cols; c++)
-                y[c] = p->kept[c] ? y[c] : ((x[c] - p->hi[c]) - p->lo[c]) * p->scale[c] + p->bias[c];
-        } else if (stream) {
-            write_row_past_caches(y, x, cols, p);
-        } else {
-            write_run(y, x, cols, p->hi, p->lo, p->scale, p->bias);
+    for (size_t r = 0; r < rows; r++, y += stride, x += stride)
+        for (size_t c = 0; c < cols; c++)
+            y[c] = p->kept[c] ? y[c] : ((x[c] - p->hi[c]) - p->lo[c]) * p->scale[c] + p->bias[c];
+}
+
+/* In tiles of columns, so that the parameters stay in the first cache. The elements `ahead` of x are fetched meanwhile,
+ * unless ahead is 0. */
+#define TILE_PARAMETERS 1024
+
+static inline void write_rows(real *y, const real *x, size_t stride, size_t rows, size_t cols, const row_parameters *p,
+                              bool stream, size_t ahead)
+{
+    for (size_t c = 0; c < cols; c += TILE_PARAMETERS) {
+        size_t n = cols - c < TILE_PARAMETERS ? cols - c : TILE_PARAMETERS;
+        row_parameters q = parameters_from(*p, c);
+        for (size_t r = 0; r < rows; r++) {
+            const real *from = x + r * stride + c;
+            real *to = y + r * stride + c;
+            fetch_ahead(from, n, ahead);
+            if (stream)
+                write_row_past_caches(to, from, n, &q);
+            else
+                write_run(to, from, n, q.hi, q.lo, q.scale, q.bias);
         }
     }
 }

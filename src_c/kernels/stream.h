@@ -34,6 +34,9 @@ static inline size_t stream_run(const real *to, size_t n)
     return m < n ? m : n;
 }
 
+/* Groups up to this many bytes are fetched one ahead while the present one is written. */
+#define AHEAD_BYTES (256 * 1024)
+
 /* Fetches the n elements that lie `ahead` elements beyond x, unless ahead is 0. */
 static inline void fetch_ahead(const real *x, size_t n, size_t ahead)
 {

@@ -15,4 +15,5 @@ const CN_TABLE CN(table) = {
     .batch_norm_forward = CN(batch_norm_forward),
     .batch_norm_inference_workspace = CN(batch_norm_inference_workspace),
     .batch_norm_inference = CN(batch_norm_inference),
+    .copy = CN(copy),
 };

@@ -11,18 +11,21 @@
 
 #include "moments.h"
 
-/* Element i of a group is x[i / length * stride + i % length * step]; its parameters have index i / divide % modulus. */
+/* Element i of a group is x[i / length * stride + i % length * step]; its parameter is i / divide % modulus. */
 typedef struct {
     size_t count, length, stride, step;
     size_t divide, modulus;
 } wide_group;
 
 typedef struct {
-    acc scale1, scale2; /* t = x * scale1 * scale2, since 2^k itself can be out of range */
+    acc scale1, scale2;              /* t = x * scale1 * scale2, since 2^k itself can be out of range */
     acc mean, mean_lo, square, rstd; /* of t; square is the variance without eps */
 } wide_stats;
 
-static inline size_t wide_at(const wide_group *g, size_t i) { return i / g->length * g->stride + i % g->length * g->step; }
+static inline size_t wide_at(const wide_group *g, size_t i)
+{
+    return i / g->length * g->stride + i % g->length * g->step;
+}
 
 static inline acc wide_centred(const wide_stats *w, real x)
 {
@@ -68,8 +71,16 @@ static wide_stats wide_statistics(const real *x, const wide_group *g, acc eps, b
 
 /* The statistics of x itself: may round to 0 or infinity where `real` has no such number. */
 static inline acc wide_mean(const wide_stats *w) { return w->mean / w->scale1 / w->scale2; }
-static inline acc wide_variance(const wide_stats *w) { return w->square / w->scale1 / w->scale1 / w->scale2 / w->scale2; }
-static inline acc wide_rstd(const wide_stats *w) { return w->rstd * w->scale1 * w->scale2; }
+static inline acc wide_variance(const wide_stats *w)
+{
+    return w->square / w->scale1 / w->scale1 / w->scale2 / w->scale2;
+}
+static inline acc wide_rstd(const wide_stats *w, acc eps)
+{
+    if (w->square == 0) /* eps alone, which may have vanished in the scaling */
+        return eps > 0 ? 1 / sqrt(eps) : 0;
+    return w->rstd * w->scale1 * w->scale2;
+}
 
 static void wide_apply(real *y, const real *x, const wide_group *g, const wide_stats *w, acc weight_offset,
                        const real *weight, const real *bias)

@@ -1,6 +1,6 @@
 /* make check: every kernel on every ISA level this CPU runs and with several threads, without Python.
  *
- * check_kernels.c, compiled once per dtype, does the comparing; this file has the errors, the report and the exit status.
+ * check_kernels.c, compiled once per dtype, does the comparing; this file has the errors, the report and the status.
  */
 #include "check.h"
 #include "cnorm.h"
@@ -50,15 +50,15 @@ static void check_errors(void)
     expect(cnorm_batch_norm_forward_f32(y, NULL, NULL, mean, NULL, x, NULL, NULL, 2, 4, 1, 0, 0, 1,
                                         CNORM_CHANNELS_FIRST, workspace, size),
            CNORM_ERROR_NULL, "running_mean alone");
-    expect(cnorm_batch_norm_forward_f32(y, NULL, NULL, mean, var, x, NULL, NULL, 2, 4, 1, 0, 0, 1,
-                                        CNORM_CHANNELS_FIRST, NULL, 0),
+    expect(cnorm_batch_norm_forward_f32(y, NULL, NULL, mean, var, x, NULL, NULL, 2, 4, 1, 0, 0, 1, CNORM_CHANNELS_FIRST,
+                                        NULL, 0),
            CNORM_ERROR_WORKSPACE, "no workspace");
-    expect(cnorm_instance_norm_forward_f32(y, NULL, NULL, mean, var, x, NULL, NULL, 2, 4, 1, 0, 0,
-                                           CNORM_CHANNELS_FIRST, workspace, size),
+    expect(cnorm_instance_norm_forward_f32(y, NULL, NULL, mean, var, x, NULL, NULL, 2, 4, 1, 0, 0, CNORM_CHANNELS_FIRST,
+                                           workspace, size),
            CNORM_ERROR_VALUE, "running statistics of one position");
-    expect(cnorm_batch_norm_inference_f32(y, x, NULL, var, NULL, NULL, 2, 4, 1, 0, CNORM_CHANNELS_FIRST, workspace,
-                                          size),
-           CNORM_ERROR_NULL, "inference without a mean");
+    expect(
+        cnorm_batch_norm_inference_f32(y, x, NULL, var, NULL, NULL, 2, 4, 1, 0, CNORM_CHANNELS_FIRST, workspace, size),
+        CNORM_ERROR_NULL, "inference without a mean");
     expect(cnorm_set_isa("sse9"), CNORM_ERROR_ISA, "unknown level");
     expect(cnorm_set_num_threads(0), CNORM_ERROR_VALUE, "no threads");
     expect(cnorm_layer_norm_forward_f32(NULL, NULL, NULL, NULL, NULL, NULL, 0, 4, 0, NULL, 0), CNORM_OK, "empty");

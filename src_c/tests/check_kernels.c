@@ -19,7 +19,7 @@
 #define UNITS_ALLOWED 6
 
 typedef enum { LAYER, RMS, GROUP, INSTANCE, BATCH, INFERENCE, OPS } op;
-static const char *const op_names[] = {"layer_norm", "rms_norm",   "group_norm",
+static const char *const op_names[] = {"layer_norm",    "rms_norm",   "group_norm",
                                        "instance_norm", "batch_norm", "batch_norm inference"};
 
 typedef struct {
@@ -30,20 +30,15 @@ typedef struct {
 } problem;
 
 static const problem problems[] = {
-    {LAYER, 3, 1, 1, 1, 0, 0, 1},           {LAYER, 5, 70, 1, 1, 0, 1e4, 1},
-    {LAYER, 64, 768, 1, 1, 0, 0, 1},        {LAYER, 1000, 257, 1, 1, 0, -3, 1e-3},
-    {LAYER, 2, 200003, 1, 1, 0, 100, 0.01}, {LAYER, 3, 33, 1, 1, 0, 0, 1e30},
-    {LAYER, 3, 33, 1, 1, 0, 0, 1e-30},      {RMS, 64, 768, 1, 1, 0, 0, 1},
-    {RMS, 2, 200003, 1, 1, 0, 1, 1},        {RMS, 7, 13, 1, 1, 0, 0, 1e25},
-    {GROUP, 2, 12, 35, 4, 0, 10, 1},        {GROUP, 2, 12, 35, 4, 1, 10, 1},
-    {GROUP, 2, 320, 1024, 32, 0, 0, 1},     {GROUP, 2, 320, 1024, 32, 1, 0, 1},
-    {GROUP, 40, 64, 1, 8, 0, 5, 1},         {INSTANCE, 3, 5, 4097, 1, 0, 1e3, 1},
-    {INSTANCE, 3, 5, 4097, 1, 1, 1e3, 1},   {INSTANCE, 20, 3, 50, 1, 1, 0, 1e28},
-    {BATCH, 32, 24, 49, 1, 0, 1e4, 1},      {BATCH, 32, 24, 49, 1, 1, 1e4, 1},
-    {BATCH, 100, 640, 1, 1, 0, 0, 1},       {BATCH, 4, 3, 60000, 1, 0, 50, 2},
-    {BATCH, 4, 3, 60000, 1, 1, 50, 2},      {BATCH, 9, 7, 1, 1, 0, 0, 1e30},
-    {INFERENCE, 8, 24, 49, 1, 0, 3, 1},     {INFERENCE, 8, 24, 490, 1, 1, 3, 1},
-    {INFERENCE, 50, 33, 1, 1, 0, 3, 1},
+    {LAYER, 3, 1, 1, 1, 0, 0, 1},          {LAYER, 5, 70, 1, 1, 0, 1e4, 1},        {LAYER, 64, 768, 1, 1, 0, 0, 1},
+    {LAYER, 1000, 257, 1, 1, 0, -3, 1e-3}, {LAYER, 2, 200003, 1, 1, 0, 100, 0.01}, {LAYER, 3, 33, 1, 1, 0, 0, 1e30},
+    {LAYER, 3, 33, 1, 1, 0, 0, 1e-30},     {RMS, 64, 768, 1, 1, 0, 0, 1},          {RMS, 2, 200003, 1, 1, 0, 1, 1},
+    {RMS, 7, 13, 1, 1, 0, 0, 1e25},        {GROUP, 2, 12, 35, 4, 0, 10, 1},        {GROUP, 2, 12, 35, 4, 1, 10, 1},
+    {GROUP, 2, 320, 1024, 32, 0, 0, 1},    {GROUP, 2, 320, 1024, 32, 1, 0, 1},     {GROUP, 40, 64, 1, 8, 0, 5, 1},
+    {INSTANCE, 3, 5, 4097, 1, 0, 1e3, 1},  {INSTANCE, 3, 5, 4097, 1, 1, 1e3, 1},   {INSTANCE, 20, 3, 50, 1, 1, 0, 1e28},
+    {BATCH, 32, 24, 49, 1, 0, 1e4, 1},     {BATCH, 32, 24, 49, 1, 1, 1e4, 1},      {BATCH, 100, 640, 1, 1, 0, 0, 1},
+    {BATCH, 4, 3, 60000, 1, 0, 50, 2},     {BATCH, 4, 3, 60000, 1, 1, 50, 2},      {BATCH, 9, 7, 1, 1, 0, 0, 1e30},
+    {INFERENCE, 8, 24, 49, 1, 0, 3, 1},    {INFERENCE, 8, 24, 490, 1, 1, 3, 1},    {INFERENCE, 50, 33, 1, 1, 0, 3, 1},
 };
 
 static uint32_t random_state = 1;

@@ -1,0 +1,1 @@
+"""Benchmarks: every op on real shapes, beside its peers and this machine's copy bandwidth."""

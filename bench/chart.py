@@ -1,0 +1,111 @@
+"""The chart: each peer's time over cnorm's for every case, and the fraction of copy bandwidth."""
+
+import textwrap
+from pathlib import Path
+from typing import Any
+
+from bench.machine import optional
+from bench.peers import NUMPY, ONNXRUNTIME, PEERS, PYTORCH
+from bench.tables import geometric_mean, title
+
+PEER_COLORS = {NUMPY: "#767676", PYTORCH: "#d55e00", ONNXRUNTIME: "#0072b2"}
+FAMILY_MARKERS = ("o", "s", "^", "v", "D", "P", "X")
+FAMILY_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+RED = "#c00000"
+FOOTNOTE = {"x": 0.01, "ha": "left", "fontsize": 6, "color": RED}
+STYLE = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 10,
+    "axes.titlelocation": "left",
+    "svg.fonttype": "path",
+    "svg.hashsalt": "cnorm",  # the same run gives the same file
+}
+
+
+def draw(results: dict[str, Any], path: Path) -> None:
+    """Write the chart to `path`, in the format its suffix names."""
+    pyplot = optional("matplotlib.pyplot")
+    if pyplot is None:
+        raise SystemExit("the chart needs matplotlib: pip install matplotlib")
+    cases = results["cases"]
+    families = list(dict.fromkeys(case["family"] for case in cases))
+    with pyplot.rc_context(STYLE):
+        figure, (left, right) = pyplot.subplots(
+            1, 2, figsize=(11, 5.4), width_ratios=(1.35, 1), layout="constrained"
+        )
+        lost = draw_ratios(left, cases, families)
+        draw_fractions(right, cases, families, results["machine"])
+        if lost:
+            figure.supxlabel(textwrap.fill("A peer takes less: " + "; ".join(lost), 240), **FOOTNOTE)
+        figure.savefig(path, facecolor="white", metadata={"Date": None} if path.suffix == ".svg" else None)
+        pyplot.close(figure)
+
+
+def draw_ratios(axes: Any, cases: list[dict[str, Any]], families: list[str]) -> list[str]:
+    """One lane per op and peer: a dot per case, a bar at their mean; return the losses, numbered."""
+    lost: list[str] = []
+    for row, family in enumerate(families):
+        for lane, peer in enumerate(PEERS):
+            height = row + 0.24 * (lane - 1)
+            members = [case for case in cases if case["family"] == family and peer in case["ratios"]]
+            if not members:
+                continue
+            color = PEER_COLORS[peer]
+            ratios = [case["ratios"][peer] for case in members]
+            axes.scatter(ratios, [height] * len(ratios), s=16, color=color, alpha=0.55, linewidths=0)
+            axes.plot([geometric_mean(ratios)] * 2, [height - 0.1, height + 0.1], color=color, lw=2.5)
+            for case, ratio in zip(members, ratios, strict=True):
+                if ratio < 1:
+                    lost.append(f"{len(lost) + 1} {title(case)} ({peer})")
+                    number = {"xytext": (0, 4), "textcoords": "offset points", "ha": "center", "fontsize": 6}
+                    axes.annotate(str(len(lost)), (ratio, height), color=RED, **number)
+                    axes.scatter([ratio], [height], s=30, facecolors="none", edgecolors=RED, zorder=3)
+        axes.axhline(row + 0.5, color="#e0e0e0", lw=0.6)
+    axes.axvline(1, color="black", lw=0.8)
+    axes.set(xscale="log", title="Time of each peer / time of cnorm (dot: a case; bar: geometric mean)")
+    axes.xaxis.set_major_locator(optional("matplotlib.ticker").LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}x")
+    axes.xaxis.set_minor_formatter("")
+    axes.set_yticks(range(len(families)), families)
+    axes.set_ylim(len(families) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x", color="#e0e0e0", lw=0.6)
+    axes.set_axisbelow(True)
+    for peer, color in PEER_COLORS.items():
+        axes.scatter([], [], s=16, color=color, label=peer)
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.06), ncols=3, frameon=False)
+    return lost
+
+
+def draw_fractions(
+    axes: Any, cases: list[dict[str, Any]], families: list[str], machine: dict[str, Any]
+) -> None:
+    """A dot per case of at least 1 MiB; the dashed line is where x and y together outgrow the cache."""
+    for family, color, marker in zip(families, FAMILY_COLORS, FAMILY_MARKERS, strict=False):
+        members = [
+            case for case in cases if case["family"] == family and case["fraction_of_copy"] is not None
+        ]
+        sizes = [case["nbytes"] / 1e6 for case in members]
+        fractions = [case["fraction_of_copy"] for case in members]
+        axes.scatter(
+            sizes, fractions, s=24, color=color, marker=marker, label=family, alpha=0.8, linewidths=0
+        )
+    axes.axhline(1, color="black", lw=0.8)
+    boundary = machine["llc_bytes"] / 2e6
+    axes.axvline(boundary, color="#767676", lw=0.8, ls="--")
+    axes.annotate(
+        "x and y outgrow\nthe cache ",
+        (boundary, 0.02),
+        xycoords=("data", "axes fraction"),
+        ha="right",
+        color="#767676",
+        fontsize=7,
+    )
+    axes.set(xscale="log", xlabel="size of x, MB", title="Useful traffic / copy bandwidth of this machine")
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.set_ylim(bottom=0)
+    axes.grid(axis="y", color="#e0e0e0", lw=0.6)
+    axes.set_axisbelow(True)
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=3, frameon=False, fontsize=7.5)

@@ -1,0 +1,74 @@
+"""One case from beginning to end: build it, measure everybody, check everybody, report."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from bench.bandwidth import copies
+from bench.cases import Case
+from bench.check import UNITS_ALLOWED, UNITS_OF_PEERS, worst_units
+from bench.measure import Effort, Timing, interleave
+from bench.peers import CNORM_OUT, PEERS, Line, Op, inference_mode, line_up
+from bench.problem import Problem, build
+
+PEDANTIC_ROUNDS = 5
+LONGER = 3  # share of time of a case beyond the cache: each of its calls takes a tenth of a second
+
+
+def compare(benchmark: Any, case: Case, op: Op, effort: Effort) -> None:
+    """Benchmark one case.
+
+    pytest-benchmark's own figures are cnorm's call with `out=`, on its own; the comparison comes from the
+    interleaved run and goes into ``benchmark.extra_info``.
+    """
+    problem = build(case)
+    line = line_up(op, problem)
+    copy_calls = copies(problem.out, problem.x)
+    calls = {name: contestant.call for name, contestant in line.contestants.items()} | copy_calls
+    if case.beyond_cache:
+        effort = replace(effort, seconds=LONGER * effort.seconds)
+    with inference_mode():
+        timings = interleave(calls, effort)
+        units = check(problem, line, op)
+    benchmark.group = case.family
+    benchmark.extra_info.update(
+        facts(case), **rates(case, timings, copy_calls), units=units, notes=line.notes
+    )
+    benchmark.pedantic(calls[CNORM_OUT], rounds=PEDANTIC_ROUNDS, iterations=timings[CNORM_OUT].loops)
+
+
+def check(problem: Problem, line: Line, op: Op) -> dict[str, float]:
+    """Return each contestant's worst error in units of N1; fail if they did not compute the same thing."""
+    groups = op.groups(problem.case)
+    units = {}
+    for name, contestant in line.contestants.items():
+        problem.out.fill(float("nan"))  # nobody may pass on another's result
+        units[name] = worst_units(problem, groups, op.eps, contestant.result(contestant.call()))
+        allowed = UNITS_OF_PEERS if name in PEERS else UNITS_ALLOWED
+        assert units[name] <= allowed, f"{problem.case}: {name} is {units[name]:.3g} units off"
+    return units
+
+
+def facts(case: Case) -> dict[str, Any]:
+    """What was run, as JSON values."""
+    names = ("op", "family", "name", "shape", "dtype", "channels_last", "beyond_cache", "nbytes", "traffic")
+    return {name: getattr(case, name) for name in names}
+
+
+def rates(
+    case: Case, timings: dict[str, Timing], copy_calls: dict[str, Callable[[], object]]
+) -> dict[str, Any]:
+    """What was measured: seconds, GB/s of useful traffic, fraction of a copy's, ratio to each peer."""
+    seconds = {name: timing.median for name, timing in timings.items()}
+    gb_per_second = case.traffic / seconds[CNORM_OUT] / 1e9
+    copy = max((2 * case.nbytes / seconds[name] / 1e9 for name in copy_calls), default=None)
+    ratios = {peer: seconds[peer] / seconds[ours] for peer, ours in PEERS.items() if peer in seconds}
+    return {
+        "seconds": seconds,
+        "gb_per_second": gb_per_second,
+        "copy_gb_per_second": copy,
+        "fraction_of_copy": None if copy is None else gb_per_second / copy,
+        "ratios": ratios,
+        "disturbed": [name for name, timing in timings.items() if timing.disturbed],
+        "best_peer": min(ratios, key=lambda peer: ratios[peer]),
+    }

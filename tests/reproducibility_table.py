@@ -1,0 +1,65 @@
+"""Print one hash per op, and whether it is the same over levels, threads and alignments.
+
+Run as ``python tests/reproducibility_table.py``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+import cnorm
+from norms import NORMS, Norm, Parameters
+from placement import at_offset, digest, offsets
+from traps import TRAPS
+
+THREADS = (1, 2, 3, 7)
+
+
+def _problems(norm: Norm) -> list[tuple[np.ndarray, Parameters, float]]:
+    return [
+        (x, norm.parameters(x), trap.eps)
+        for dtype in (np.float32, np.float64)
+        for trap in TRAPS[::9]
+        for rows, elements in ((15, 255), (60, 1031), (5, 20_001))
+        for x in [norm.arrange(trap(rows, elements, dtype))]
+    ]
+
+
+def _hash(norm: Norm, problems: list[tuple[np.ndarray, Parameters, float]], offset: int) -> str:
+    return digest(norm.call(at_offset(x, offset), p.copy(), eps) for x, p, eps in problems)
+
+
+def _alone(norm: Norm) -> str:
+    """Whether each sample alone has the bits it has in its batch."""
+    if norm.groups_cross_samples:
+        return "-"
+    for x, p, eps in _problems(norm):
+        whole = norm.call(x, p, eps)
+        if any(digest([norm.call(x[i : i + 1], p, eps)]) != digest([whole[i]]) for i in range(len(x))):
+            return "NO"
+    return "yes"
+
+
+def main() -> None:
+    levels = cnorm.isa_levels()
+    placed = offsets(4)
+    print(f"cnorm {cnorm.__version__}, {cnorm.backend} backend")
+    print(f"levels {', '.join(levels)} x threads {THREADS} x bytes after a multiple of 64: {placed}\n")
+    print("| op | hash | identical over levels x threads x alignments | alone as in a batch |")
+    print("|---|---|---|---|")
+    for norm in NORMS:
+        problems = _problems(norm)
+        hashes = set()
+        for level in levels:
+            cnorm.set_isa(level)
+            for threads in THREADS:
+                with cnorm.num_threads(threads):
+                    hashes |= {_hash(norm, problems, offset) for offset in placed}
+        cnorm.set_isa(levels[0])
+        count = len(levels) * len(THREADS) * len(placed)
+        same = f"yes, {count} of {count}" if len(hashes) == 1 else f"NO: {len(hashes)} hashes of {count}"
+        print(f"| {norm.name} | {min(hashes)} | {same} | {_alone(norm)} |")
+
+
+if __name__ == "__main__":
+    main()
