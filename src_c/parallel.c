@@ -15,7 +15,7 @@
 /* Measured on two cores: waking a team costs a few microseconds, what one core moves in the cache in that time. */
 #define PARALLEL_BYTES (256 * 1024)
 #define TASK_BYTES (128 * 1024)
-#define FAR_BYTES (2 * 1024 * 1024)
+#define OWN_CACHE_BYTES (2 * 1024 * 1024)
 #define FEW_GROUPS 8
 
 static int chosen_threads = 0; /* 0: OpenMP's own default */
@@ -67,22 +67,30 @@ cn_work cn_plan_work(size_t bytes, size_t output_bytes)
         if ((size_t)work.threads > useful)
             work.threads = (int)useful;
     }
-    work.far = bytes >= FAR_BYTES;
+    work.far = bytes >= OWN_CACHE_BYTES;
     work.stream = output_bytes >= cn_stream_bytes();
     return work;
 }
 
-void cn_parallel_for(size_t tasks, int threads, void (*task)(void *job, size_t i), void *job)
+/* Data that fit in the caches are shared out the same way at each call, so that a core finds in its own cache what it
+ * wrote there in the last one. Beyond the caches tasks go to whoever is free. */
+void cn_parallel_for(size_t tasks, cn_work work, void (*task)(void *job, size_t i), void *job)
 {
 #ifdef _OPENMP
-    if (threads > 1 && tasks > 1) {
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
+    if (work.threads > 1 && tasks > 1 && work.stream) {
+#pragma omp parallel for schedule(dynamic, 1) num_threads(work.threads)
+        for (size_t i = 0; i < tasks; i++)
+            task(job, i);
+        return;
+    }
+    if (work.threads > 1 && tasks > 1) {
+#pragma omp parallel for schedule(static) num_threads(work.threads)
         for (size_t i = 0; i < tasks; i++)
             task(job, i);
         return;
     }
 #endif
-    (void)threads;
+    (void)work;
     for (size_t i = 0; i < tasks; i++)
         task(job, i);
 }

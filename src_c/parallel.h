@@ -16,8 +16,8 @@ typedef struct {
 /* For a call that reads and writes `bytes` in all, `output_bytes` of them written. */
 cn_work cn_plan_work(size_t bytes, size_t output_bytes);
 
-/* task(job, i) for i in 0 .. tasks-1, in any order, on at most `threads` threads. */
-void cn_parallel_for(size_t tasks, int threads, void (*task)(void *job, size_t i), void *job);
+/* task(job, i) for i in 0 .. tasks-1, in any order, on at most work.threads threads. */
+void cn_parallel_for(size_t tasks, cn_work work, void (*task)(void *job, size_t i), void *job);
 
 /* Groups that a task takes: enough work to be worth a hand-over, few enough tasks' worth to balance. */
 size_t cn_groups_per_task(size_t groups, size_t group_bytes, int threads);

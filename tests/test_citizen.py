@@ -441,10 +441,11 @@ def test_recycling_is_bounded_and_can_be_switched_off() -> None:
 def test_an_error_in_the_last_argument_leaves_running_statistics_and_out() -> None:
     """Everything else is right, and the mistake is found last."""
     x = TRAPS[0](15, 9, np.float32).reshape(3, 5, 9)
-    mean, var, out = np.zeros(5, np.float32), np.ones(5, np.float32), np.full((3, 5, 9), 7, np.float32)
+    mean, var = np.full(5, 3, np.float32), np.full(5, 2, np.float32)
+    out = np.full((3, 5, 9), 7, np.float32)
     for change in ({"out": out[..., ::-1][..., :8]}, {"bias": np.ones(4, np.float32)}, {"momentum": np.nan}):
         with pytest.raises(ValueError, match=next(iter(change))):
             cnorm.batch_norm(x, mean, var, training=True, **{"out": out} | change)
         assert (out == 7).all()
-        assert not mean.any()
-        assert (var == 1).all()
+        assert (mean == 3).all()
+        assert (var == 2).all()

@@ -57,7 +57,7 @@ def _run(
 
 
 def _pip_install(source: Path, target: Path, *options: str, check: bool = True, **environment: str) -> str:
-    """Install into a folder of its own, without index, dependencies or build isolation; returns pip's words."""
+    """Install into a folder of its own, without index, dependencies or build isolation."""
     command = (
         sys.executable,
         "-m",

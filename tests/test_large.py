@@ -47,7 +47,7 @@ def _available() -> int:
 
 
 @pytest.fixture
-def huge() -> np.ndarray:
+def huge(native: None) -> np.ndarray:
     """(ROWS, COLS) of float32: one pattern of normal numbers, scaled and moved by row as in ``_row``."""
     needed = 4 * ROWS * COLS + (1 << 30)
     if not Path("/proc/meminfo").exists() or _available() < needed:

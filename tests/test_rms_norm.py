@@ -58,11 +58,11 @@ def test_every_trailing_shape(
 
 
 def test_weight_offset_is_added_in_the_compute_type() -> None:
-    """1 + 2**-25 is 1 in float32; xhat + weight * xhat would be far out near a weight of -1."""
-    x = _input((3, 5), np.float32)
-    weight = np.array([2.0**-25, -1 + 2.0**-20, 3, -1, 0], np.float32)
-    y = cnorm.rms_norm(x, 5, weight, 0.0, weight_offset=1.0)
-    np.testing.assert_array_equal(y, cnorm.rms_norm(x, 5, np.float32(1) + weight, 0.0))
+    """1 + 2**-25 is 1 in float32, and xhat + weight * xhat would be far out near a weight of -1."""
+    x = _input((50, 6), np.float32)
+    weight = np.array([2.0**-25, -1 + 2.0**-20, 3, -1, 0, 0.1], np.float32)
+    y = cnorm.rms_norm(x, 6, weight, 0.0, weight_offset=1.0)
+    np.testing.assert_array_equal(y, cnorm.rms_norm(x, 6, np.float32(1) + weight, 0.0))
     assert oracle.worst_units(y, oracle.rms_norm(x, weight, eps=0.0, weight_offset=1.0)) <= BOUND
     assert not y[:, 3].any()
 

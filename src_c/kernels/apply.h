@@ -1,7 +1,9 @@
-/* The last pass over a contiguous run: y = ((x - hi) - lo) * scale * weight + bias, elementwise, in place or not.
+/* The last pass over a contiguous run, elementwise, in place or not.
  *
- * affine_vectors has a weight and a bias for each element (layer norm, RMS norm), affine_scalars one scale and one bias
- * for the run (a channel). Each element takes the same operations in the same order whatever the run or the store.
+ *     affine_vectors    y = ((x - hi) - lo) * rstd * weight + bias, a weight and a bias for each element
+ *     affine_scalars    y = (x - hi) * scale + shift, a channel: scale = rstd * weight, shift = bias - lo * scale
+ *
+ * Each element takes the same operations in the same order whatever the run or the store.
  */
 #ifndef CN_APPLY_H
 #define CN_APPLY_H
@@ -31,45 +33,63 @@ static inline void affine_vectors_run(real *y, const real *x, size_t n, normalis
     }
 }
 
+CN_NOINLINE static void affine_vectors_past_caches(real *y, const real *x, size_t n, normaliser k, const real *weight,
+                                                   const real *bias, size_t ahead)
+{
+    real buffer[STREAM_RUN];
+    for (size_t i = 0, m; i < n; i += m) {
+        m = stream_run(y + i, n - i);
+        fetch_far(x + i, m, ahead);
+        affine_vectors_run(buffer, x + i, m, k, weight ? weight + i : NULL, bias ? bias + i : NULL);
+        stream_out(y + i, buffer, m);
+    }
+}
+
 /* With `ahead`, the elements that far beyond x are fetched meanwhile: the next group's statistics find them near. */
 static inline void affine_vectors(real *y, const real *x, size_t n, normaliser k, const real *weight, const real *bias,
                                   bool stream, size_t ahead)
 {
-    if (!stream && !ahead) {
-        affine_vectors_run(y, x, n, k, weight, bias);
+    if (stream && n >= STREAM_RUN) {
+        affine_vectors_past_caches(y, x, n, k, weight, bias, ahead);
         return;
     }
-    real buffer[STREAM_RUN];
     for (size_t i = 0, m; i < n; i += m) {
-        m = stream_run(y + i, n - i);
-        fetch_ahead(x + i, m, ahead);
-        affine_vectors_run(stream ? buffer : y + i, x + i, m, k, weight ? weight + i : NULL, bias ? bias + i : NULL);
-        if (stream)
-            stream_out(y + i, buffer, m);
+        m = ahead ? stream_run(y + i, n - i) : n;
+        fetch_near(x + i, m, ahead);
+        affine_vectors_run(y + i, x + i, m, k, weight ? weight + i : NULL, bias ? bias + i : NULL);
     }
 }
 
-static inline void affine_scalars_run(real *y, const real *x, size_t n, real hi, real lo, real scale, real bias)
+static inline void affine_scalars_run(real *y, const real *x, size_t n, real hi, real scale, real shift)
 {
 #pragma omp simd
     for (size_t i = 0; i < n; i++)
-        y[i] = ((x[i] - hi) - lo) * scale + bias;
+        y[i] = (x[i] - hi) * scale + shift;
 }
 
-static inline void affine_scalars(real *y, const real *x, size_t n, real hi, real lo, real scale, real bias,
-                                  bool stream, size_t ahead)
+CN_NOINLINE static void affine_scalars_past_caches(real *y, const real *x, size_t n, real hi, real scale, real shift,
+                                                   size_t ahead)
 {
-    if (!stream && !ahead) {
-        affine_scalars_run(y, x, n, hi, lo, scale, bias);
-        return;
-    }
     real buffer[STREAM_RUN];
     for (size_t i = 0, m; i < n; i += m) {
         m = stream_run(y + i, n - i);
-        fetch_ahead(x + i, m, ahead);
-        affine_scalars_run(stream ? buffer : y + i, x + i, m, hi, lo, scale, bias);
-        if (stream)
-            stream_out(y + i, buffer, m);
+        fetch_far(x + i, m, ahead);
+        affine_scalars_run(buffer, x + i, m, hi, scale, shift);
+        stream_out(y + i, buffer, m);
+    }
+}
+
+static inline void affine_scalars(real *y, const real *x, size_t n, real hi, real scale, real shift, bool stream,
+                                  size_t ahead)
+{
+    if (stream && n >= STREAM_RUN) {
+        affine_scalars_past_caches(y, x, n, hi, scale, shift, ahead);
+        return;
+    }
+    for (size_t i = 0, m; i < n; i += m) {
+        m = ahead ? stream_run(y + i, n - i) : n;
+        fetch_near(x + i, m, ahead);
+        affine_scalars_run(y + i, x + i, m, hi, scale, shift);
     }
 }
 
@@ -79,7 +99,7 @@ static inline void affine_channel(real *y, const real *x, size_t n, const normal
 {
     real scale;
     if (scale_of(k->rstd_acc, k->rstd_lo, weight, &scale)) {
-        affine_scalars(y, x, n, k->hi, k->lo, scale, bias, stream, ahead);
+        affine_scalars(y, x, n, k->hi, scale, shift_of(k->lo, scale, bias), stream, ahead);
         return;
     }
     for (size_t i = 0; i < n; i++)

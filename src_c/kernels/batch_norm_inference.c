@@ -12,6 +12,8 @@
 #include "span.h"
 
 #define NARROW 256
+/* Below the half of the last place of REAL_MAX: subtracting such a mean cannot overflow. */
+#define MEAN_MAX (REAL_MAX / (sizeof(real) == 4 ? 0x1p+26 : 0x1p+55))
 #define ROWS_BYTES (128 * 1024)
 
 typedef struct {
@@ -19,7 +21,7 @@ typedef struct {
     const real *x, *weight, *bias, *mean;
     size_t batch, channels, spatial;
     cn_work work;
-    row_parameters parameters; /* hi is the mean; lo is 0; kept: the careful way */
+    row_parameters parameters; /* hi is the mean; kept: the careful way */
     size_t width, rows, left, per_task;
     bool kept;
 } inference;
@@ -43,7 +45,7 @@ static void prepare_channels(inference *g, const real *var, acc eps)
         acc variance = variance_and_rstd(var[c], 0, 1, eps, &p->rstd[c], &p->rstd_lo[c]);
         p->hi[c] = g->mean[c];
         p->lo[c] = 0;
-        p->kept[c] = !(is_fast(variance) && fabs((acc)g->mean[c]) <= REAL_MAX / 0x1p+28);
+        p->kept[c] = !(is_fast(variance) && fabs((acc)g->mean[c]) <= MEAN_MAX);
     }
     set_affine(p, g->weight, g->bias, g->channels);
     g->kept = any_kept(p, g->channels);
@@ -57,7 +59,7 @@ static void prepare_channels(inference *g, const real *var, acc eps)
 /* n elements of one channel, `step` apart, in acc; halves where the difference itself could overflow. */
 static void careful_run(const inference *g, size_t at, size_t n, size_t step, size_t channel)
 {
-    acc mean = g->mean[channel], unit = fabs(mean) > REAL_MAX / 4 ? 0.5 : 1;
+    acc mean = g->mean[channel], unit = fabs(mean) > MEAN_MAX ? 0.5 : 1;
     acc weight = g->weight ? g->weight[channel] : 1, bias = g->bias ? g->bias[channel] : 0;
     for (size_t i = at, end = at + n * step; i < end; i += step) {
         acc xhat = ((acc)g->x[i] * unit - mean * unit) * g->parameters.rstd[channel] / unit;
@@ -69,14 +71,14 @@ static void runs_first(void *job, size_t task)
 {
     const inference *g = job;
     size_t run = task * g->per_task, end = run + g->per_task, runs = g->batch * g->channels;
-    for (; run < end && run < runs; run++) {
-        size_t c = run % g->channels, at = run * g->spatial;
-        const row_parameters *p = &g->parameters;
+    const row_parameters *p = &g->parameters;
+    for (size_t c = run % g->channels; run < end && run < runs; run++, c = c + 1 < g->channels ? c + 1 : 0) {
+        size_t at = run * g->spatial;
         if (p->kept[c])
             careful_run(g, at, g->spatial, 1, c);
         else
-            affine_scalars(g->y + at, g->x + at, g->spatial, p->hi[c], p->lo[c], p->scale[c], p->bias[c],
-                           g->work.stream, 0);
+            affine_scalars(g->y + at, g->x + at, g->spatial, p->hi[c], p->scale[c], p->shift[c], g->work.stream,
+                           g->work.stream ? FAR_STEP : 0);
     }
     stream_fence();
 }
@@ -126,9 +128,9 @@ void CN(batch_norm_inference)(real *y, const real *x, const real *mean, const re
         g.rows = rows * channels / g.width;
         g.left = rows * channels % g.width;
         g.per_task = divide_up(ROWS_BYTES, g.width * sizeof(real));
-        cn_parallel_for(divide_up(g.rows, g.per_task), work.threads, rows_last, &g);
+        cn_parallel_for(divide_up(g.rows, g.per_task), work, rows_last, &g);
     } else {
         g.per_task = cn_groups_per_task(batch * channels, spatial * sizeof(real), work.threads);
-        cn_parallel_for(divide_up(batch * channels, g.per_task), work.threads, runs_first, &g);
+        cn_parallel_for(divide_up(batch * channels, g.per_task), work, runs_first, &g);
     }
 }

@@ -18,7 +18,8 @@
 #include "wide.h"
 
 #define FOLD_WIDTH 256
-#define CHUNK_COLUMNS 512
+/* A page: the prefetching of one core then stays out of the lines that another writes. */
+#define CHUNK_COLUMNS (4096 / sizeof(real))
 #define CHUNK_BYTES (1024 * 1024)
 #define SLOTS_MAX 64
 #define SUM_LANES 8
@@ -106,7 +107,7 @@ static column_moments piece_columns(const channels_last *g, const real *x, size_
 {
     column_scratch w = place_scratch(scratch, g->width);
     w.moments = moments_from(w.moments, first);
-    w.sum += first, w.square_sum += first, w.shift += first;
+    w.sum += first, w.square_sum += first, w.sum_lost += first, w.square_lost += first, w.shift += first;
     size_t row = piece * g->piece_rows, rows = g->wide_rows - row;
     rows = rows < g->piece_rows ? rows : g->piece_rows;
     column_piece(&w, x + row * g->width + first, g->width, rows, cols);
@@ -255,8 +256,8 @@ static void whole_sample(const channels_last *g, size_t sample, size_t next)
     bool kept = finish_groups(g, sample, &s, 0, g->channels);
     repeat_parameters(&s.parameters, g->channels, g->width);
     size_t size = g->rows * g->channels;
-    bool near = g->work.far && next < g->samples && size * sizeof(real) <= AHEAD_BYTES;
-    write_sample_rows(g, sample, &s, 0, g->wide_rows, kept, near ? (next - sample) * size : 0);
+    bool fetch = next < g->samples && worth_fetching(g->work, size * sizeof(real));
+    write_sample_rows(g, sample, &s, 0, g->wide_rows, kept, fetch ? (next - sample) * size : 0);
     stream_fence();
 }
 
@@ -334,14 +335,14 @@ static inline void normalise_channels_last(channels_last *g, void *workspace)
     g->chunks = divide_up(g->channels, CHUNK_COLUMNS);
     if (threads > 1 && g->samples == 1 && g->groups == g->channels && g->fold == 1 &&
         (g->pieces == 1 || g->rows * CHUNK_COLUMNS * sizeof(real) <= CHUNK_BYTES)) {
-        cn_parallel_for(g->chunks, threads, some_columns, g);
+        cn_parallel_for(g->chunks, g->work, some_columns, g);
     } else if (threads > 1 && few_samples(g)) {
-        cn_parallel_for(g->samples * g->pieces, threads, piece_statistics_last, g);
+        cn_parallel_for(g->samples * g->pieces, g->work, piece_statistics_last, g);
         for (size_t sample = 0; sample < g->samples; sample++)
             merge_sample(g, sample);
-        cn_parallel_for(g->samples * g->pieces, threads, piece_output_last, g);
+        cn_parallel_for(g->samples * g->pieces, g->work, piece_output_last, g);
     } else {
-        cn_parallel_for(g->slots, threads, slot_of_samples, g);
+        cn_parallel_for(g->slots, g->work, slot_of_samples, g);
     }
 }
 

@@ -12,7 +12,7 @@
 #include "span.h"
 
 #define COLUMN_BLOCK 128
-#define COLUMN_PIECE 32768
+#define COLUMN_PIECE 65536
 #define TILE_COLUMNS 512
 
 /* Moments of many columns with one count: mean, mean_lo, m2, m2_lo. */
@@ -23,12 +23,12 @@ typedef struct {
 
 typedef struct {
     column_moments moments;
-    acc *sum, *square_sum;
+    acc *sum, *square_sum, *sum_lost, *square_lost; /* lost: what rounding took, of double data */
     real *shift;
 } column_scratch;
 
 static inline size_t column_moments_size(size_t cols) { return 4 * cols * sizeof(acc); }
-static inline size_t column_scratch_size(size_t cols) { return 7 * cols * sizeof(acc); }
+static inline size_t column_scratch_size(size_t cols) { return 9 * cols * sizeof(acc); }
 
 static inline column_moments place_moments(void *memory, size_t cols)
 {
@@ -39,7 +39,8 @@ static inline column_moments place_moments(void *memory, size_t cols)
 static inline column_scratch place_scratch(void *memory, size_t cols)
 {
     acc *a = memory;
-    return (column_scratch){place_moments(a, cols), a + 4 * cols, a + 5 * cols, (real *)(a + 6 * cols)};
+    return (column_scratch){place_moments(a, cols), a + 4 * cols, a + 5 * cols,
+                            a + 6 * cols,           a + 7 * cols, (real *)(a + 8 * cols)};
 }
 
 /* The part of the columns from `first` on. */
@@ -48,8 +49,13 @@ static inline column_moments moments_from(column_moments m, size_t first)
     return (column_moments){m.count, m.mean + first, m.mean_lo + first, m.m2 + first, m.m2_lo + first};
 }
 
-static void tile_sums(acc *s, acc *q, const real *shift, const real *x, size_t stride, size_t rows, size_t cols)
+static void tile_sums(const column_scratch *w, size_t first, const real *x, size_t stride, size_t rows, size_t cols)
 {
+    acc *s = w->sum + first, *q = w->square_sum + first, *s_lost = w->sum_lost + first,
+        *q_lost = w->square_lost + first;
+    const real *shift = w->shift + first;
+    memset(s_lost, 0, cols * sizeof(acc));
+    memset(q_lost, 0, cols * sizeof(acc));
     memset(s, 0, cols * sizeof(acc));
     memset(q, 0, cols * sizeof(acc));
     size_t r = 0;
@@ -61,8 +67,9 @@ static void tile_sums(acc *s, acc *q, const real *shift, const real *x, size_t s
             real d2 = p[c + 2 * stride] - shift[c], d3 = p[c + 3 * stride] - shift[c];
             real d4 = p[c + 4 * stride] - shift[c], d5 = p[c + 5 * stride] - shift[c];
             real d6 = p[c + 6 * stride] - shift[c], d7 = p[c + 7 * stride] - shift[c];
-            s[c] += (acc)(((d0 + d1) + (d2 + d3)) + ((d4 + d5) + (d6 + d7)));
-            q[c] += (acc)(((d0 * d0 + d1 * d1) + (d2 * d2 + d3 * d3)) + ((d4 * d4 + d5 * d5) + (d6 * d6 + d7 * d7)));
+            add_to(&s[c], &s_lost[c], (acc)(((d0 + d1) + (d2 + d3)) + ((d4 + d5) + (d6 + d7))));
+            add_to(&q[c], &q_lost[c],
+                   (acc)(((d0 * d0 + d1 * d1) + (d2 * d2 + d3 * d3)) + ((d4 * d4 + d5 * d5) + (d6 * d6 + d7 * d7))));
         }
     }
     for (; r < rows; r++) {
@@ -70,10 +77,13 @@ static void tile_sums(acc *s, acc *q, const real *shift, const real *x, size_t s
 #pragma omp simd
         for (size_t c = 0; c < cols; c++) {
             acc d = p[c] - shift[c];
-            s[c] += d;
-            q[c] += d * d;
+            add_to(&s[c], &s_lost[c], d);
+            add_to(&q[c], &q_lost[c], d * d);
         }
     }
+    if (sizeof(real) == sizeof(acc))
+        for (size_t c = 0; c < cols; c++)
+            s[c] += s_lost[c], q[c] += q_lost[c];
 }
 
 /* In tiles of columns, so that eight rows of one and its sums stay in the first cache. */
@@ -81,7 +91,7 @@ static void column_sums(const column_scratch *w, const real *x, size_t stride, s
 {
     for (size_t c = 0; c < cols; c += TILE_COLUMNS) {
         size_t n = cols - c < TILE_COLUMNS ? cols - c : TILE_COLUMNS;
-        tile_sums(w->sum + c, w->square_sum + c, w->shift + c, x + c, stride, rows, n);
+        tile_sums(w, c, x + c, stride, rows, n);
     }
 }
 

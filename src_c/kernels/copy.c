@@ -26,5 +26,5 @@ static void copy_part(void *job, size_t task)
 void CN(copy)(real *y, const real *x, size_t n, cn_work work)
 {
     copy_job job = {y, x, n, work.stream};
-    cn_parallel_for(n / COPY_ELEMENTS + (n % COPY_ELEMENTS != 0), work.threads, copy_part, &job);
+    cn_parallel_for(n / COPY_ELEMENTS + (n % COPY_ELEMENTS != 0), work, copy_part, &job);
 }

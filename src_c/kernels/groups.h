@@ -106,7 +106,7 @@ static void whole_groups(void *job, size_t task)
     if (end > g->count)
         end = g->count;
     bool one_block = g->plan.blocks == 1 && !g->plan.runs_per_block;
-    bool near = g->work.far && bytes <= AHEAD_BYTES;
+    bool fetch = worth_fetching(g->work, bytes);
     moments m[BATCH_MOST];
     normaliser k[BATCH_MOST];
     size_t p[BATCH_MOST];
@@ -121,7 +121,7 @@ static void whole_groups(void *job, size_t task)
             k[i] = finish_statistics(g, group + i, p[i], &m[i]);
         }
         for (size_t i = 0; i < n; i++) {
-            size_t ahead = near && group + i + n < g->count ? n * g->stride : 0;
+            size_t ahead = fetch && group + i + n < g->count ? n * g->stride : 0;
             if (k[i].fast && one_block)
                 g->apply(g, p[i], &k[i], (group + i) * g->stride, 0, length, ahead);
             else if (k[i].fast)
@@ -168,12 +168,12 @@ static inline void normalise_groups(groups *g, void *workspace)
     if (g->work.threads > 1 && cn_few_groups(g->count, g->plan.pieces)) {
         g->partial = workspace;
         g->normalisers = (normaliser *)(g->partial + g->count * g->plan.pieces);
-        cn_parallel_for(g->count * g->plan.pieces, g->work.threads, piece_statistics, g);
+        cn_parallel_for(g->count * g->plan.pieces, g->work, piece_statistics, g);
         merge_pieces(g);
-        cn_parallel_for(g->count * g->plan.pieces, g->work.threads, piece_output, g);
+        cn_parallel_for(g->count * g->plan.pieces, g->work, piece_output, g);
     } else {
         g->per_task = cn_groups_per_task(g->count, elements * sizeof(real), g->work.threads);
-        cn_parallel_for(divide_up(g->count, g->per_task), g->work.threads, whole_groups, g);
+        cn_parallel_for(divide_up(g->count, g->per_task), g->work, whole_groups, g);
     }
 }
 

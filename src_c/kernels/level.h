@@ -31,10 +31,14 @@
 
 #if defined(__GNUC__)
 #define CN_NOINLINE __attribute__((noinline))
-#define CN_PREFETCH(address) __builtin_prefetch(address)
+#define CN_INLINE static inline __attribute__((always_inline))
+#define CN_PREFETCH_NEAR(address) __builtin_prefetch(address, 0, 3)
+#define CN_PREFETCH_FAR(address) __builtin_prefetch(address, 0, 2)
 #else
 #define CN_NOINLINE
-#define CN_PREFETCH(address) ((void)(address))
+#define CN_INLINE static inline
+#define CN_PREFETCH_NEAR(address) ((void)(address))
+#define CN_PREFETCH_FAR(address) ((void)(address))
 #endif
 
 #endif

@@ -48,10 +48,32 @@ static inline void merge(moments *a, const moments *b)
     a->count = count;
 }
 
+/* *sum += value. Of double data the lanes are compensated: small terms can all round the same way beside a large one.
+ * Sums of float data have digits to spare in double. */
+CN_INLINE void add_to(acc *sum, acc *lost, acc value)
+{
+    if (sizeof(real) == sizeof(acc))
+        *lost += two_sum(sum, value);
+    else
+        *sum += value;
+}
+
+/* The lanes of a sum, folded in order. */
+CN_INLINE acc fold_lanes(acc *sum, acc *lost)
+{
+    for (int w = LANES / 2; w; w /= 2)
+        for (int l = 0; l < w; l++) {
+            if (sizeof(real) == sizeof(acc))
+                lost[l] += lost[l + w];
+            add_to(&sum[l], &lost[l], sum[l + w]);
+        }
+    return sum[0] + lost[0];
+}
+
 /* acc sums of d = x - shift and of d*d over one contiguous block. */
 static inline void shifted_sums(const real *x, size_t n, real shift, acc *sum, acc *square_sum)
 {
-    acc s[LANES] = {0}, q[LANES] = {0};
+    acc s[LANES] = {0}, q[LANES] = {0}, s_lost[LANES] = {0}, q_lost[LANES] = {0};
     size_t i = 0;
     for (; i + 8 * LANES <= n; i += 8 * LANES) {
         const real *p = x + i;
@@ -61,8 +83,9 @@ static inline void shifted_sums(const real *x, size_t n, real shift, acc *sum, a
             real d2 = p[l + 2 * LANES] - shift, d3 = p[l + 3 * LANES] - shift;
             real d4 = p[l + 4 * LANES] - shift, d5 = p[l + 5 * LANES] - shift;
             real d6 = p[l + 6 * LANES] - shift, d7 = p[l + 7 * LANES] - shift;
-            s[l] += (acc)(((d0 + d1) + (d2 + d3)) + ((d4 + d5) + (d6 + d7)));
-            q[l] += (acc)(((d0 * d0 + d1 * d1) + (d2 * d2 + d3 * d3)) + ((d4 * d4 + d5 * d5) + (d6 * d6 + d7 * d7)));
+            add_to(&s[l], &s_lost[l], (acc)(((d0 + d1) + (d2 + d3)) + ((d4 + d5) + (d6 + d7))));
+            add_to(&q[l], &q_lost[l],
+                   (acc)(((d0 * d0 + d1 * d1) + (d2 * d2 + d3 * d3)) + ((d4 * d4 + d5 * d5) + (d6 * d6 + d7 * d7))));
         }
     }
     for (; i + LANES <= n; i += LANES) {
@@ -70,22 +93,17 @@ static inline void shifted_sums(const real *x, size_t n, real shift, acc *sum, a
 #pragma omp simd
         for (int l = 0; l < LANES; l++) {
             acc d = p[l] - shift;
-            s[l] += d;
-            q[l] += d * d;
+            add_to(&s[l], &s_lost[l], d);
+            add_to(&q[l], &q_lost[l], d * d);
         }
     }
     for (int l = 0; i < n; i++, l++) {
         acc d = x[i] - shift;
-        s[l] += d;
-        q[l] += d * d;
+        add_to(&s[l], &s_lost[l], d);
+        add_to(&q[l], &q_lost[l], d * d);
     }
-    for (int w = LANES / 2; w; w /= 2)
-        for (int l = 0; l < w; l++) {
-            s[l] += s[l + w];
-            q[l] += q[l + w];
-        }
-    *sum = s[0];
-    *square_sum = q[0];
+    *sum = fold_lanes(s, s_lost);
+    *square_sum = fold_lanes(q, q_lost);
 }
 
 /* A guess of the mean, from 16 elements spread over the block: exact where the block is constant. */
@@ -133,7 +151,7 @@ static inline moments block_moments(const real *x, size_t n)
 /* The root mean square has no mean: count and sum(x*x) alone, in the same tree and lanes, as moments about 0. */
 static inline moments block_squares(const real *x, size_t n)
 {
-    acc q[LANES] = {0};
+    acc q[LANES] = {0}, q_lost[LANES] = {0};
     size_t i = 0;
     for (; i + 8 * LANES <= n; i += 8 * LANES) {
         const real *p = x + i;
@@ -141,21 +159,19 @@ static inline moments block_squares(const real *x, size_t n)
         for (int l = 0; l < LANES; l++) {
             real d0 = p[l], d1 = p[l + LANES], d2 = p[l + 2 * LANES], d3 = p[l + 3 * LANES];
             real d4 = p[l + 4 * LANES], d5 = p[l + 5 * LANES], d6 = p[l + 6 * LANES], d7 = p[l + 7 * LANES];
-            q[l] += (acc)(((d0 * d0 + d1 * d1) + (d2 * d2 + d3 * d3)) + ((d4 * d4 + d5 * d5) + (d6 * d6 + d7 * d7)));
+            add_to(&q[l], &q_lost[l],
+                   (acc)(((d0 * d0 + d1 * d1) + (d2 * d2 + d3 * d3)) + ((d4 * d4 + d5 * d5) + (d6 * d6 + d7 * d7))));
         }
     }
     for (; i + LANES <= n; i += LANES) {
         const real *p = x + i;
 #pragma omp simd
         for (int l = 0; l < LANES; l++)
-            q[l] += (acc)p[l] * (acc)p[l];
+            add_to(&q[l], &q_lost[l], (acc)p[l] * (acc)p[l]);
     }
     for (int l = 0; i < n; i++, l++)
-        q[l] += (acc)x[i] * (acc)x[i];
-    for (int w = LANES / 2; w; w /= 2)
-        for (int l = 0; l < w; l++)
-            q[l] += q[l + w];
-    return (moments){.count = (acc)n, .m2 = q[0]};
+        add_to(&q[l], &q_lost[l], (acc)x[i] * (acc)x[i]);
+    return (moments){.count = (acc)n, .m2 = fold_lanes(q, q_lost)};
 }
 
 #endif

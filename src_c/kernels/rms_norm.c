@@ -30,24 +30,32 @@ static inline void scale_run(real *y, const real *x, size_t n, real rstd, real o
     }
 }
 
+CN_NOINLINE static void scale_past_caches(real *y, const real *x, size_t n, real rstd, real offset, const real *weight,
+                                          const real *bias, size_t ahead)
+{
+    real buffer[STREAM_RUN];
+    for (size_t i = 0, m; i < n; i += m) {
+        m = stream_run(y + i, n - i);
+        fetch_far(x + i, m, ahead);
+        scale_run(buffer, x + i, m, rstd, offset, weight ? weight + i : NULL, bias ? bias + i : NULL);
+        stream_out(y + i, buffer, m);
+    }
+}
+
 static void apply_row(const groups *g, size_t parameter, const normaliser *k, size_t at, size_t start, size_t n,
                       size_t ahead)
 {
     (void)parameter;
-    real *y = g->y + at;
+    real *y = g->y + at, offset = (real)g->weight_offset;
     const real *x = g->x + at, *weight = g->weight ? g->weight + start : NULL, *bias = g->bias ? g->bias + start : NULL;
-    if (!g->work.stream && !ahead) {
-        scale_run(y, x, n, k->rstd, (real)g->weight_offset, weight, bias);
+    if (g->work.stream && n >= STREAM_RUN) {
+        scale_past_caches(y, x, n, k->rstd, offset, weight, bias, ahead);
         return;
     }
-    real buffer[STREAM_RUN];
     for (size_t i = 0, m; i < n; i += m) {
-        m = stream_run(y + i, n - i);
-        fetch_ahead(x + i, m, ahead);
-        scale_run(g->work.stream ? buffer : y + i, x + i, m, k->rstd, (real)g->weight_offset,
-                  weight ? weight + i : NULL, bias ? bias + i : NULL);
-        if (g->work.stream)
-            stream_out(y + i, buffer, m);
+        m = ahead ? stream_run(y + i, n - i) : n;
+        fetch_near(x + i, m, ahead);
+        scale_run(y + i, x + i, m, k->rstd, offset, weight ? weight + i : NULL, bias ? bias + i : NULL);
     }
 }
 

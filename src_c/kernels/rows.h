@@ -1,4 +1,5 @@
-/* Rows of channels-last output: y[r, c] = ((x[r, c] - hi[c]) - lo[c]) * scale[c] + bias[c], scale = rstd * weight.
+/* Rows of channels-last output: y[r, c] = (x[r, c] - hi[c]) * scale[c] + shift[c], scale = rstd * weight and
+ * shift = bias - lo * scale.
  *
  * Columns of a group that had to take the careful way (wide.h) are already written when a row is: they are kept.
  */
@@ -9,7 +10,7 @@
 #include "stream.h"
 
 typedef struct {
-    real *hi, *lo, *scale, *bias;
+    real *hi, *lo, *scale, *shift;
     acc *rstd, *rstd_lo; /* of each column, unrounded */
     unsigned char *kept; /* 1: the column is written already */
 } row_parameters;
@@ -25,7 +26,7 @@ static inline row_parameters place_parameters(void *memory, size_t cols)
 
 static inline row_parameters parameters_from(row_parameters p, size_t first)
 {
-    return (row_parameters){p.hi + first,   p.lo + first,      p.scale + first, p.bias + first,
+    return (row_parameters){p.hi + first,   p.lo + first,      p.scale + first, p.shift + first,
                             p.rstd + first, p.rstd_lo + first, p.kept + first};
 }
 
@@ -41,7 +42,7 @@ static inline void set_columns(row_parameters *p, size_t first, size_t n, const 
     memset(q.kept, !k->fast, n);
 }
 
-/* scale and bias of n columns from their rstd; a scale outside the normal range makes its column a kept one. */
+/* scale and shift of n columns from their rstd; a scale outside the normal range makes its column a kept one. */
 static inline void set_affine(row_parameters *p, const real *weight, const real *bias, size_t n)
 {
     for (size_t c = 0; c < n && !weight; c++)
@@ -49,10 +50,9 @@ static inline void set_affine(row_parameters *p, const real *weight, const real 
 #pragma omp simd
     for (size_t c = 0; c < (weight ? n : 0); c++)
         p->kept[c] |= !scale_of(p->rstd[c], p->rstd_lo[c], weight[c], &p->scale[c]);
-    if (bias)
-        memcpy(p->bias, bias, n * sizeof(real));
-    else
-        memset(p->bias, 0, n * sizeof(real));
+#pragma omp simd
+    for (size_t c = 0; c < n; c++)
+        p->shift[c] = shift_of(p->lo[c], p->scale[c], bias ? bias[c] : 0);
 }
 
 static inline bool any_kept(const row_parameters *p, size_t n)
@@ -68,28 +68,33 @@ static inline void repeat_parameters(row_parameters *p, size_t n, size_t width)
 {
     for (size_t c = n; c < width; c += n) {
         memcpy(p->hi + c, p->hi, n * sizeof(real));
-        memcpy(p->lo + c, p->lo, n * sizeof(real));
         memcpy(p->scale + c, p->scale, n * sizeof(real));
-        memcpy(p->bias + c, p->bias, n * sizeof(real));
+        memcpy(p->shift + c, p->shift, n * sizeof(real));
         memcpy(p->kept + c, p->kept, n);
     }
 }
 
-static inline void write_run(real *y, const real *x, size_t n, const real *hi, const real *lo, const real *scale,
-                             const real *bias)
+static inline void write_run(real *y, const real *x, size_t n, const real *hi, const real *scale, const real *shift)
 {
 #pragma omp simd
     for (size_t c = 0; c < n; c++)
-        y[c] = ((x[c] - hi[c]) - lo[c]) * scale[c] + bias[c];
+        y[c] = (x[c] - hi[c]) * scale[c] + shift[c];
 }
 
-static inline void write_row_past_caches(real *y, const real *x, size_t n, const row_parameters *p)
+/* Whole rows, one after the other in memory: cut by cache lines and not by rows, so that no line is written in parts. */
+CN_NOINLINE static void write_rows_past_caches(real *y, const real *x, size_t rows, size_t cols,
+                                               const row_parameters *p, size_t ahead)
 {
     real buffer[STREAM_RUN];
-    for (size_t c = 0, m; c < n; c += m) {
-        m = stream_run(y + c, n - c);
-        write_run(buffer, x + c, m, p->hi + c, p->lo + c, p->scale + c, p->bias + c);
-        stream_out(y + c, buffer, m);
+    for (size_t i = 0, c = 0, m, part; i < rows * cols; i += m) {
+        m = stream_run(y + i, rows * cols - i);
+        fetch_far(x + i, m, ahead);
+        for (size_t done = 0; done < m; done += part) {
+            part = m - done < cols - c ? m - done : cols - c;
+            write_run(buffer + done, x + i + done, part, p->hi + c, p->scale + c, p->shift + c);
+            c = c + part < cols ? c + part : 0;
+        }
+        stream_out(y + i, buffer, m);
     }
 }
 
@@ -99,27 +104,27 @@ CN_NOINLINE static void write_other_columns(real *y, const real *x, size_t strid
 {
     for (size_t r = 0; r < rows; r++, y += stride, x += stride)
         for (size_t c = 0; c < cols; c++)
-            y[c] = p->kept[c] ? y[c] : ((x[c] - p->hi[c]) - p->lo[c]) * p->scale[c] + p->bias[c];
+            y[c] = p->kept[c] ? y[c] : (x[c] - p->hi[c]) * p->scale[c] + p->shift[c];
 }
 
 /* In tiles of columns, so that the parameters stay in the first cache. The elements `ahead` of x are fetched meanwhile,
- * unless ahead is 0. */
+ * unless ahead is 0. Only whole rows go past the caches. */
 #define TILE_PARAMETERS 1024
 
 static inline void write_rows(real *y, const real *x, size_t stride, size_t rows, size_t cols, const row_parameters *p,
                               bool stream, size_t ahead)
 {
+    if (stream && stride == cols) {
+        write_rows_past_caches(y, x, rows, cols, p, ahead ? ahead : FAR_STEP);
+        return;
+    }
     for (size_t c = 0; c < cols; c += TILE_PARAMETERS) {
         size_t n = cols - c < TILE_PARAMETERS ? cols - c : TILE_PARAMETERS;
         row_parameters q = parameters_from(*p, c);
         for (size_t r = 0; r < rows; r++) {
             const real *from = x + r * stride + c;
-            real *to = y + r * stride + c;
-            fetch_ahead(from, n, ahead);
-            if (stream)
-                write_row_past_caches(to, from, n, &q);
-            else
-                write_run(to, from, n, q.hi, q.lo, q.scale, q.bias);
+            fetch_near(from, n, ahead);
+            write_run(y + r * stride + c, from, n, q.hi, q.scale, q.shift);
         }
     }
 }

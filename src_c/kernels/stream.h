@@ -5,6 +5,7 @@
 #ifndef CN_STREAM_H
 #define CN_STREAM_H
 
+#include "../parallel.h"
 #include "level.h"
 
 #include <stdint.h>
@@ -34,15 +35,36 @@ static inline size_t stream_run(const real *to, size_t n)
     return m < n ? m : n;
 }
 
-/* Groups up to this many bytes are fetched one ahead while the present one is written. */
-#define AHEAD_BYTES (256 * 1024)
+/* A group is fetched while the one before it is written, if it has at most this many bytes: what the first cache has
+ * room for beside the present group; or past the caches, where x comes from memory, a part of the second cache. Longer
+ * groups are left to the processor's own prefetching. */
+#define NEAR_BYTES (16 * 1024)
+#define FAR_BYTES (256 * 1024)
 
-/* Fetches the n elements that lie `ahead` elements beyond x, unless ahead is 0. */
-static inline void fetch_ahead(const real *x, size_t n, size_t ahead)
+/* Where there is no next group: this far ahead in the same array, across the pages at which processors stop. */
+#define FAR_STEP (4096 / sizeof(real))
+
+/* Fetches the n elements that lie `ahead` elements beyond x, unless ahead is 0. Always inlined: gcc takes a function
+ * that only prefetches for one without effects, and drops calls of it. */
+CN_INLINE void fetch_near(const real *x, size_t n, size_t ahead)
 {
     if (ahead)
         for (size_t i = 0; i < n; i += 64 / sizeof(real))
-            CN_PREFETCH(x + ahead + i);
+            CN_PREFETCH_NEAR(x + ahead + i);
+}
+
+/* The same, not into the first cache: its few line buffers are busy with the stores that go past it. */
+CN_INLINE void fetch_far(const real *x, size_t n, size_t ahead)
+{
+    if (ahead)
+        for (size_t i = 0; i < n; i += 64 / sizeof(real))
+            CN_PREFETCH_FAR(x + ahead + i);
+}
+
+/* Whether to fetch ahead groups of this many bytes. */
+static inline bool worth_fetching(cn_work work, size_t bytes)
+{
+    return work.far && bytes <= (work.stream ? FAR_BYTES : NEAR_BYTES);
 }
 
 #ifdef STREAM_BYTES
