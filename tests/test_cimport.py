@@ -30,11 +30,6 @@ from cnorm.native._cnorm cimport (
     batch_norm_inference_view, batch_norm_training_view, group_norm_view, instance_norm_view, layer_norm_view,
     rms_norm_view,
 )
-from cnorm.native.cnorm_h cimport CNORM_CHANNELS_FIRST, CNORM_CHANNELS_LAST, cnorm_layout
-
-
-cdef cnorm_layout order(bint channels_last) noexcept nogil:
-    return CNORM_CHANNELS_LAST if channels_last else CNORM_CHANNELS_FIRST
 
 
 def layer_norm(const floating[:, ::1] x, const floating[::1] weight, const floating[::1] bias, double eps,
@@ -57,7 +52,7 @@ def group_norm(const floating[:, :, ::1] x, size_t groups, const floating[::1] w
                const floating[::1] bias, double eps, bint channels_last, floating[:, :, ::1] y):
     cdef int status
     with nogil:
-        status = group_norm_view(x, groups, weight, bias, eps, order(channels_last), y)
+        status = group_norm_view(x, groups, weight, bias, eps, channels_last, y)
     return status
 
 
@@ -65,7 +60,7 @@ def instance_norm(const floating[:, :, ::1] x, const floating[::1] weight, const
                   double eps, bint channels_last, floating[:, :, ::1] y):
     cdef int status
     with nogil:
-        status = instance_norm_view(x, weight, bias, eps, order(channels_last), y)
+        status = instance_norm_view(x, weight, bias, eps, channels_last, y)
     return status
 
 
@@ -75,7 +70,7 @@ def batch_norm_training(const floating[:, :, ::1] x, floating[::1] mean, floatin
     cdef int status
     with nogil:
         status = batch_norm_training_view(
-            x, mean, var, weight, bias, momentum, eps, unbiased, order(channels_last), y)
+            x, mean, var, weight, bias, momentum, eps, unbiased, channels_last, y)
     return status
 
 
@@ -84,7 +79,7 @@ def batch_norm_inference(const floating[:, :, ::1] x, const floating[::1] mean, 
                          floating[:, :, ::1] y):
     cdef int status
     with nogil:
-        status = batch_norm_inference_view(x, mean, var, weight, bias, eps, order(channels_last), y)
+        status = batch_norm_inference_view(x, mean, var, weight, bias, eps, channels_last, y)
     return status
 """
 

@@ -110,7 +110,7 @@ static column_moments piece_columns(const channels_last *g, const real *x, size_
     w.sum += first, w.square_sum += first, w.sum_lost += first, w.square_lost += first, w.shift += first;
     size_t row = piece * g->piece_rows, rows = g->wide_rows - row;
     rows = rows < g->piece_rows ? rows : g->piece_rows;
-    column_piece(&w, x + row * g->width + first, g->width, rows, cols);
+    column_piece(&w, x + row * g->width + first, g->width, rows, cols, g->work.far);
     return w.moments;
 }
 
@@ -125,7 +125,7 @@ static void fold_channels(const channels_last *g, const real *x, slot *s)
     }
     if (g->left) {
         column_scratch w = place_scratch(s->scratch, g->channels);
-        column_piece(&w, x + g->wide_rows * g->width, g->channels, g->left / g->channels, g->channels);
+        column_piece(&w, x + g->wide_rows * g->width, g->channels, g->left / g->channels, g->channels, false);
         merge_columns(&s->total, &w.moments, g->channels);
     }
 }

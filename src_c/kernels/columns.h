@@ -10,6 +10,7 @@
 
 #include "moments.h"
 #include "span.h"
+#include "stream.h"
 
 #define COLUMN_BLOCK 128
 #define COLUMN_PIECE 65536
@@ -49,7 +50,9 @@ static inline column_moments moments_from(column_moments m, size_t first)
     return (column_moments){m.count, m.mean + first, m.mean_lo + first, m.m2 + first, m.m2_lo + first};
 }
 
-static void tile_sums(const column_scratch *w, size_t first, const real *x, size_t stride, size_t rows, size_t cols)
+/* `far`: x comes from beyond this core's caches, and the next eight rows are fetched meanwhile. */
+static void tile_sums(const column_scratch *w, size_t first, const real *x, size_t stride, size_t rows, size_t cols,
+                      bool far)
 {
     acc *s = w->sum + first, *q = w->square_sum + first, *s_lost = w->sum_lost + first,
         *q_lost = w->square_lost + first;
@@ -61,6 +64,8 @@ static void tile_sums(const column_scratch *w, size_t first, const real *x, size
     size_t r = 0;
     for (; r + 8 <= rows; r += 8) {
         const real *p = x + r * stride;
+        for (size_t k = 0; far && k < 8; k++)
+            fetch_far(p + k * stride, cols, 8 * stride);
 #pragma omp simd
         for (size_t c = 0; c < cols; c++) {
             real d0 = p[c] - shift[c], d1 = p[c + stride] - shift[c];
@@ -87,11 +92,11 @@ static void tile_sums(const column_scratch *w, size_t first, const real *x, size
 }
 
 /* In tiles of columns, so that eight rows of one and its sums stay in the first cache. */
-static void column_sums(const column_scratch *w, const real *x, size_t stride, size_t rows, size_t cols)
+static void column_sums(const column_scratch *w, const real *x, size_t stride, size_t rows, size_t cols, bool far)
 {
     for (size_t c = 0; c < cols; c += TILE_COLUMNS) {
         size_t n = cols - c < TILE_COLUMNS ? cols - c : TILE_COLUMNS;
-        tile_sums(w, c, x + c, stride, rows, n);
+        tile_sums(w, c, x + c, stride, rows, n, far);
     }
 }
 
@@ -166,7 +171,7 @@ static void merge_columns(column_moments *a, const column_moments *b, size_t col
 }
 
 /* Moments of `rows` rows into w->moments. */
-static void column_piece(column_scratch *w, const real *x, size_t stride, size_t rows, size_t cols)
+static void column_piece(column_scratch *w, const real *x, size_t stride, size_t rows, size_t cols, bool far)
 {
     w->moments.count = 0;
     for (size_t r = 0; r < rows; r += COLUMN_BLOCK) {
@@ -177,9 +182,9 @@ static void column_piece(column_scratch *w, const real *x, size_t stride, size_t
         else
             for (size_t c = 0; c < cols; c++)
                 w->shift[c] = (real)w->moments.mean[c];
-        column_sums(w, block, stride, n, cols);
+        column_sums(w, block, stride, n, cols, far);
         for (int round = 1; round < CENTRE_ROUNDS && correct_shifts(w, n, cols); round++)
-            column_sums(w, block, stride, n, cols);
+            column_sums(w, block, stride, n, cols, false);
         merge_block(w, n, cols);
     }
 }

@@ -93,7 +93,7 @@ static inline void apply_blocks(const groups *g, size_t group, size_t p, const n
 
 /* Small groups go in batches, first all their statistics and then all their outputs: a group is one long chain of
  * dependent operations (sums, division, root, division), and the chains of a batch overlap. */
-#define BATCH_MOST 8
+#define BATCH_MOST 4
 #define BATCH_BYTES (16 * 1024)
 
 static void whole_groups(void *job, size_t task)

@@ -1,6 +1,6 @@
 /* Count, mean and centred sum of squares, of a block and merged.
  *
- * A block is read once. Its elements are shifted by a guess of their mean (16 samples spread over the block), and
+ * A block is read once. Its elements are shifted by a guess of their mean (a few samples spread over the block), and
  * sum(d), sum(d*d) are formed together, d = x - shift:
  *
  *     mean = shift + sum(d)/n          M2 = sum(d*d) - sum(d)^2/n
@@ -70,6 +70,16 @@ CN_INLINE acc fold_lanes(acc *sum, acc *lost)
     return sum[0] + lost[0];
 }
 
+/* The n < LANES elements that are left, and for the other lanes what adds nothing. So lanes are never indexed by a
+ * variable, and stay in registers. */
+CN_INLINE void pad_run(real *rest, const real *x, size_t n, real nothing)
+{
+    for (size_t l = 0; l < LANES; l++)
+        rest[l] = nothing;
+    for (size_t l = 0; l < n; l++)
+        rest[l] = x[l];
+}
+
 /* acc sums of d = x - shift and of d*d over one contiguous block. */
 static inline void shifted_sums(const real *x, size_t n, real shift, acc *sum, acc *square_sum)
 {
@@ -88,6 +98,17 @@ static inline void shifted_sums(const real *x, size_t n, real shift, acc *sum, a
                    (acc)(((d0 * d0 + d1 * d1) + (d2 * d2 + d3 * d3)) + ((d4 * d4 + d5 * d5) + (d6 * d6 + d7 * d7))));
         }
     }
+    if (i + 4 * LANES <= n) {
+        const real *p = x + i;
+#pragma omp simd
+        for (int l = 0; l < LANES; l++) {
+            real d0 = p[l] - shift, d1 = p[l + LANES] - shift;
+            real d2 = p[l + 2 * LANES] - shift, d3 = p[l + 3 * LANES] - shift;
+            add_to(&s[l], &s_lost[l], (acc)((d0 + d1) + (d2 + d3)));
+            add_to(&q[l], &q_lost[l], (acc)((d0 * d0 + d1 * d1) + (d2 * d2 + d3 * d3)));
+        }
+        i += 4 * LANES;
+    }
     for (; i + LANES <= n; i += LANES) {
         const real *p = x + i;
 #pragma omp simd
@@ -97,20 +118,30 @@ static inline void shifted_sums(const real *x, size_t n, real shift, acc *sum, a
             add_to(&q[l], &q_lost[l], d * d);
         }
     }
-    for (int l = 0; i < n; i++, l++) {
-        acc d = x[i] - shift;
-        add_to(&s[l], &s_lost[l], d);
-        add_to(&q[l], &q_lost[l], d * d);
+    if (i < n) {
+        real rest[LANES];
+        pad_run(rest, x + i, n - i, shift);
+#pragma omp simd
+        for (int l = 0; l < LANES; l++) {
+            acc d = rest[l] - shift;
+            add_to(&s[l], &s_lost[l], d);
+            add_to(&q[l], &q_lost[l], d * d);
+        }
     }
     *sum = fold_lanes(s, s_lost);
     *square_sum = fold_lanes(q, q_lost);
 }
 
-/* A guess of the mean, from 16 elements spread over the block: exact where the block is constant. */
+/* A guess of the mean, from a few elements spread over the block: exact where the block is constant. Doubles need a
+ * better one, since SHIFT_LIMIT is lower for them. */
 static inline real sampled_mean(const real *x, size_t n)
 {
     if (n < 16)
         return x[0];
+    if (sizeof(real) == 4) {
+        size_t step = n / 4;
+        return ((x[0] + x[step]) + (x[2 * step] + x[3 * step])) * (real)0.25;
+    }
     size_t step = n / 16;
     real s[8];
     for (int l = 0; l < 8; l++)
@@ -163,14 +194,28 @@ static inline moments block_squares(const real *x, size_t n)
                    (acc)(((d0 * d0 + d1 * d1) + (d2 * d2 + d3 * d3)) + ((d4 * d4 + d5 * d5) + (d6 * d6 + d7 * d7))));
         }
     }
+    if (i + 4 * LANES <= n) {
+        const real *p = x + i;
+#pragma omp simd
+        for (int l = 0; l < LANES; l++) {
+            real d0 = p[l], d1 = p[l + LANES], d2 = p[l + 2 * LANES], d3 = p[l + 3 * LANES];
+            add_to(&q[l], &q_lost[l], (acc)((d0 * d0 + d1 * d1) + (d2 * d2 + d3 * d3)));
+        }
+        i += 4 * LANES;
+    }
     for (; i + LANES <= n; i += LANES) {
         const real *p = x + i;
 #pragma omp simd
         for (int l = 0; l < LANES; l++)
             add_to(&q[l], &q_lost[l], (acc)p[l] * (acc)p[l]);
     }
-    for (int l = 0; i < n; i++, l++)
-        add_to(&q[l], &q_lost[l], (acc)x[i] * (acc)x[i]);
+    if (i < n) {
+        real rest[LANES];
+        pad_run(rest, x + i, n - i, 0);
+#pragma omp simd
+        for (int l = 0; l < LANES; l++)
+            add_to(&q[l], &q_lost[l], (acc)rest[l] * (acc)rest[l]);
+    }
     return (moments){.count = (acc)n, .m2 = fold_lanes(q, q_lost)};
 }
 
