@@ -21,16 +21,17 @@ def _quota(folder: str) -> float:
     """CPUs' worth of time that the control group in `folder` grants; infinite without a limit."""
     try:
         with open(f"{folder}/cpu.max") as file:  # version 2: "quota period" or "max period"
-            quota, period = file.read().split()
+            words = file.read().split()
     except OSError:
         try:
             with open(f"{folder}/cpu.cfs_quota_us") as file:  # version 1: -1 is no limit
-                quota = file.read()
+                words = file.read().split()
             with open(f"{folder}/cpu.cfs_period_us") as file:
-                period = file.read()
+                words += file.read().split()
         except OSError:
             return math.inf
     try:
+        quota, period = words
         cpus = float(quota) / float(period)
     except (ValueError, ZeroDivisionError):
         return math.inf
@@ -50,6 +51,8 @@ def _cgroup_cpus(membership: str = "/proc/self/cgroup", root: str = "/sys/fs/cgr
         return math.inf
     cpus = math.inf
     for line in lines:
+        if line.count(":") < 2:
+            continue
         _, controllers, group = line.split(":", 2)
         if controllers == "":
             mount = root

@@ -8,7 +8,7 @@
 bool cn_cpu_has_avx2(void);
 bool cn_cpu_has_avx512(void); /* F, DQ, BW and VL */
 
-/* Outputs of this many bytes and more will not be found in the last-level cache by whoever reads them next. */
+/* Outputs of this many bytes and more are stored past the caches. */
 size_t cn_stream_bytes(void);
 
 #endif

@@ -3,22 +3,23 @@
 #include "cnorm.h"
 #include "cpu.h"
 
+#include <stdatomic.h>
+
 #ifdef _OPENMP
 #include <omp.h>
 #if defined(__unix__) || defined(__APPLE__)
 #include <pthread.h>
-#include <stdatomic.h>
 #define CN_FORKS 1
 #endif
 #endif
 
 /* Measured on two cores: waking a team costs a few microseconds, what one core moves in the cache in that time. */
 #define PARALLEL_BYTES (256 * 1024)
+#define THREADS_MOST 1024 /* whatever is asked for: OpenMP ends the process when it cannot have them */
 #define TASK_BYTES (128 * 1024)
 #define OWN_CACHE_BYTES (2 * 1024 * 1024)
-#define FEW_GROUPS 8
 
-static int chosen_threads = 0; /* 0: OpenMP's own default */
+static atomic_int chosen_threads = 0; /* 0: OpenMP's own default */
 
 #ifdef CN_FORKS
 /* libgomp's team does not survive fork(): a child that enters a parallel region after its parent did hangs. So a child
@@ -31,7 +32,8 @@ __attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL
 int cnorm_get_num_threads(void)
 {
 #ifdef _OPENMP
-    return chosen_threads > 0 ? chosen_threads : omp_get_max_threads();
+    int chosen = atomic_load_explicit(&chosen_threads, memory_order_relaxed);
+    return chosen > 0 ? chosen : omp_get_max_threads();
 #else
     return 1;
 #endif
@@ -41,7 +43,7 @@ cnorm_status cnorm_set_num_threads(int threads)
 {
     if (threads < 1)
         return CNORM_ERROR_VALUE;
-    chosen_threads = threads;
+    atomic_store_explicit(&chosen_threads, threads, memory_order_relaxed);
     return CNORM_OK;
 }
 
@@ -62,7 +64,7 @@ cn_work cn_plan_work(size_t bytes, size_t output_bytes)
 {
     cn_work work = {.threads = 1};
     if (bytes >= PARALLEL_BYTES && may_fork_team()) {
-        work.threads = cnorm_get_num_threads();
+        work.threads = cnorm_get_num_threads() < THREADS_MOST ? cnorm_get_num_threads() : THREADS_MOST;
         size_t useful = bytes / (PARALLEL_BYTES / 2);
         if ((size_t)work.threads > useful)
             work.threads = (int)useful;
@@ -104,4 +106,4 @@ size_t cn_groups_per_task(size_t groups, size_t group_bytes, int threads)
     return n ? n : 1;
 }
 
-bool cn_few_groups(size_t groups, size_t pieces) { return groups < FEW_GROUPS && pieces > 1; }
+bool cn_few_groups(size_t groups, size_t pieces) { return groups < CN_FEW_GROUPS && pieces > 1; }

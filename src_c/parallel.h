@@ -10,7 +10,7 @@
 typedef struct {
     int threads; /* 1: no parallel region is entered */
     bool far;    /* the data exceed a core's own caches: worth fetching ahead */
-    bool stream; /* they exceed the shared cache too: outputs go past the caches */
+    bool stream; /* outputs go past the caches: cn_stream_bytes() in cpu.h */
 } cn_work;
 
 /* For a call that reads and writes `bytes` in all, `output_bytes` of them written. */
@@ -21,6 +21,9 @@ void cn_parallel_for(size_t tasks, cn_work work, void (*task)(void *job, size_t 
 
 /* Groups that a task takes: enough work to be worth a hand-over, few enough tasks' worth to balance. */
 size_t cn_groups_per_task(size_t groups, size_t group_bytes, int threads);
+
+/* Fewer groups than this can be too few to share. */
+#define CN_FEW_GROUPS 8
 
 /* True where whole groups would leave cores idle and each group has pieces enough to share. */
 bool cn_few_groups(size_t groups, size_t pieces);

@@ -13,7 +13,7 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run Python code, with ``environment`` added to this process's; a hang is a failure."""
     result = subprocess.run(
-        [*prefix, sys.executable, "-c", textwrap.dedent(code)],
+        [*prefix, sys.executable, "-P", "-c", textwrap.dedent(code)],
         capture_output=True,
         text=True,
         timeout=timeout,

@@ -118,7 +118,7 @@ def test_show_config_tells_what_is_in_use(capsys: pytest.CaptureFixture[str]) ->
 
 def test_python_dash_m_passes_its_self_test() -> None:
     result = subprocess.run(
-        [sys.executable, "-m", "cnorm", "--no-timing"],
+        [sys.executable, "-P", "-m", "cnorm", "--no-timing"],
         capture_output=True,
         text=True,
         timeout=120,
@@ -143,7 +143,7 @@ def test_everything_public_is_there_and_documented() -> None:
 def _import_microseconds() -> dict[str, int]:
     """Cumulative import times of one fresh process, by module."""
     result = subprocess.run(
-        [sys.executable, "-X", "importtime", "-c", "import numpy; import cnorm"],
+        [sys.executable, "-P", "-X", "importtime", "-c", "import numpy; import cnorm"],
         capture_output=True,
         text=True,
         timeout=60,

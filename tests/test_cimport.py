@@ -35,32 +35,37 @@ from cnorm.native._cnorm cimport (
 def layer_norm(const floating[:, ::1] x, const floating[::1] weight, const floating[::1] bias, double eps,
                floating[:, ::1] y):
     cdef int status
+    cdef floating[::1] nothing = None
     with nogil:
-        status = layer_norm_view(x, weight, bias, eps, y)
+        status = layer_norm_view(x, weight, bias, eps, y, nothing, nothing)
     return status
 
 
 def rms_norm(const floating[:, ::1] x, const floating[::1] weight, const floating[::1] bias, double eps,
              double weight_offset, floating[:, ::1] y):
     cdef int status
+    cdef floating[::1] nothing = None
     with nogil:
-        status = rms_norm_view(x, weight, bias, eps, weight_offset, y)
+        status = rms_norm_view(x, weight, bias, eps, weight_offset, y, nothing)
     return status
 
 
 def group_norm(const floating[:, :, ::1] x, size_t groups, const floating[::1] weight,
                const floating[::1] bias, double eps, bint channels_last, floating[:, :, ::1] y):
     cdef int status
+    cdef floating[::1] nothing = None
     with nogil:
-        status = group_norm_view(x, groups, weight, bias, eps, channels_last, y)
+        status = group_norm_view(x, groups, weight, bias, eps, channels_last, y, nothing, nothing)
     return status
 
 
 def instance_norm(const floating[:, :, ::1] x, const floating[::1] weight, const floating[::1] bias,
                   double eps, bint channels_last, floating[:, :, ::1] y):
     cdef int status
+    cdef floating[::1] nothing = None
     with nogil:
-        status = instance_norm_view(x, weight, bias, eps, channels_last, y)
+        status = instance_norm_view(
+            x, nothing, nothing, weight, bias, 0.1, eps, channels_last, y, nothing, nothing)
     return status
 
 
@@ -68,9 +73,10 @@ def batch_norm_training(const floating[:, :, ::1] x, floating[::1] mean, floatin
                         const floating[::1] weight, const floating[::1] bias, double momentum, double eps,
                         bint unbiased, bint channels_last, floating[:, :, ::1] y):
     cdef int status
+    cdef floating[::1] nothing = None
     with nogil:
         status = batch_norm_training_view(
-            x, mean, var, weight, bias, momentum, eps, unbiased, channels_last, y)
+            x, mean, var, weight, bias, momentum, eps, unbiased, channels_last, y, nothing, nothing)
     return status
 
 
@@ -78,6 +84,7 @@ def batch_norm_inference(const floating[:, :, ::1] x, const floating[::1] mean, 
                          const floating[::1] weight, const floating[::1] bias, double eps, bint channels_last,
                          floating[:, :, ::1] y):
     cdef int status
+    cdef floating[::1] nothing = None
     with nogil:
         status = batch_norm_inference_view(x, mean, var, weight, bias, eps, channels_last, y)
     return status

@@ -44,6 +44,9 @@ print(cnorm.__file__)
 """
 
 
+PYTHON = sys.executable
+
+
 def _run(
     *command: str, cwd: Path, check: bool = True, **environment: str
 ) -> subprocess.CompletedProcess[str]:
@@ -85,7 +88,7 @@ def _pip_install(source: Path, target: Path, *options: str, check: bool = True, 
 def _config(target: Path, **environment: str) -> str:
     """What the package in ``target`` says of itself, after it has computed something."""
     printed = _run(
-        sys.executable, "-c", CHECK, cwd=target.parent, PYTHONPATH=str(target), **environment
+        sys.executable, "-P", "-c", CHECK, cwd=target.parent, PYTHONPATH=str(target), **environment
     ).stdout
     assert str(target) in printed
     return printed
@@ -173,7 +176,7 @@ def test_the_wheel_installs_and_computes(wheel: Path, tmp_path: Path) -> None:
     _pip_install(wheel, target)
     printed = _config(target, CNORM_BACKEND="native")
     assert "backend: native" in printed
-    _run(sys.executable, "-m", "cnorm", "--no-timing", cwd=tmp_path, PYTHONPATH=str(target))
+    _run(sys.executable, "-P", "-m", "cnorm", "--no-timing", cwd=tmp_path, PYTHONPATH=str(target))
 
 
 def test_without_a_compiler_the_python_backend_is_installed_and_it_is_said_once(
@@ -221,7 +224,9 @@ def test_without_openmp_one_thread_computes_the_same(sdist: Path, wheel: Path, t
         "print(hashlib.sha256(b''.join(y.tobytes() for y in ys)).hexdigest())"
     )
     hashes = {
-        _run(sys.executable, "-c", digest, cwd=tmp_path, PYTHONPATH=str(t), CNORM_BACKEND="native").stdout
+        _run(
+            sys.executable, "-P", "-c", digest, cwd=tmp_path, PYTHONPATH=str(t), CNORM_BACKEND="native"
+        ).stdout
         for t in (target, full)
     }
     assert len(hashes) == 1
@@ -242,7 +247,9 @@ def test_flags_of_the_environment_do_not_reach_the_kernels(sdist: Path, wheel: P
         "print(hashlib.sha256(b''.join(y.tobytes() for y in ys)).hexdigest(), 1e-310 * 0.5 != 0)"
     )
     hashes = {
-        _run(sys.executable, "-c", digest, cwd=tmp_path, PYTHONPATH=str(t), CNORM_BACKEND="native").stdout
+        _run(
+            sys.executable, "-P", "-c", digest, cwd=tmp_path, PYTHONPATH=str(t), CNORM_BACKEND="native"
+        ).stdout
         for t in (target, full)
     }
     assert len(hashes) == 1
@@ -256,13 +263,22 @@ def test_editable(source: Path, tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     shutil.copytree(source, tree)
     prefix = tmp_path / "prefix"
-    command = (sys.executable, "-m", "pip", "install", "--no-index", "--no-deps", "--no-build-isolation")
+    command = (
+        sys.executable,
+        "-P",
+        "-m",
+        "pip",
+        "install",
+        "--no-index",
+        "--no-deps",
+        "--no-build-isolation",
+    )
     environment = {"CC": _compiler(), "CNORM_REQUIRE_NATIVE": "1"}
     _run(
         *command, "--ignore-installed", "--prefix", str(prefix), "-e", str(tree), cwd=tmp_path, **environment
     )
     (site,) = {p.parent for p in prefix.rglob("*.dist-info")}
     code = f"import site; site.addsitedir({str(site)!r})\n{CHECK}"
-    printed = _run(sys.executable, "-c", code, cwd=tmp_path, CNORM_BACKEND="native").stdout
+    printed = _run(sys.executable, "-P", "-c", code, cwd=tmp_path, CNORM_BACKEND="native").stdout
     assert str(tree / "cnorm") in printed
     assert "backend: native" in printed

@@ -76,4 +76,9 @@ def batch_norm_inference(
     std = np.ldexp(np.sqrt(np.ldexp(var, -2 * k) + np.ldexp(eps, -2 * k)), k)
     std[std == 0] = np.inf
     d = x.astype(np.float64) / 2 - by_channel(running_mean) / 2
-    write(y, d / (by_channel(std) / 2), weight, bias)
+    # As fractions and exponents, so that nothing but the result can leave the range.
+    fraction, exponent = np.frexp(1.0 if weight is None else weight.astype(np.float64))
+    divisor, divided = np.frexp(std)
+    d, shift = np.frexp(d)
+    scaled = d * by_channel(fraction / divisor)
+    write(y, np.ldexp(scaled, shift + by_channel(exponent - divided) + 1), None, bias)

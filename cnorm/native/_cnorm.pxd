@@ -1,31 +1,34 @@
 # What other Cython code may cimport from cnorm.native._cnorm: the kernels on typed memoryviews, float32 or float64,
-# without Python and without the GIL. weight, bias and the statistics may be None. Shapes are checked; they return
-# 0 or, having written nothing, another of cnorm.h's status codes. This file needs no header.
+# without Python and without the GIL. weight, bias, mean, rstd and, in training, the running statistics may be None.
+# Shapes are checked; the functions return 0 or, having written nothing, another of cnorm.h's status codes. This file
+# needs no header.
 
 from cython cimport floating
 
-# x, y (rows, cols); weight, bias (cols,)
+# x, y (rows, cols); weight, bias (cols,); mean, rstd (rows,)
 cdef int layer_norm_view(
     const floating[:, ::1] x, const floating[::1] weight, const floating[::1] bias, double eps,
-    floating[:, ::1] y) noexcept nogil
+    floating[:, ::1] y, floating[::1] mean, floating[::1] rstd) noexcept nogil
 
 cdef int rms_norm_view(
     const floating[:, ::1] x, const floating[::1] weight, const floating[::1] bias, double eps,
-    double weight_offset, floating[:, ::1] y) noexcept nogil
+    double weight_offset, floating[:, ::1] y, floating[::1] rstd) noexcept nogil
 
-# x, y (batch, channels, spatial) or (batch, spatial, channels); weight, bias, running_mean, running_var (channels,)
+# x, y (batch, channels, spatial) or (batch, spatial, channels); weight, bias, running_mean, running_var (channels,);
+# mean, rstd (batch * num_groups,), (batch * channels,) and (channels,)
 cdef int group_norm_view(
     const floating[:, :, ::1] x, size_t num_groups, const floating[::1] weight, const floating[::1] bias, double eps,
-    bint channels_last, floating[:, :, ::1] y) noexcept nogil
+    bint channels_last, floating[:, :, ::1] y, floating[::1] mean, floating[::1] rstd) noexcept nogil
 
 cdef int instance_norm_view(
-    const floating[:, :, ::1] x, const floating[::1] weight, const floating[::1] bias, double eps,
-    bint channels_last, floating[:, :, ::1] y) noexcept nogil
+    const floating[:, :, ::1] x, floating[::1] running_mean, floating[::1] running_var, const floating[::1] weight,
+    const floating[::1] bias, double momentum, double eps, bint channels_last,
+    floating[:, :, ::1] y, floating[::1] mean, floating[::1] rstd) noexcept nogil
 
 cdef int batch_norm_training_view(
     const floating[:, :, ::1] x, floating[::1] running_mean, floating[::1] running_var, const floating[::1] weight,
     const floating[::1] bias, double momentum, double eps, bint unbiased, bint channels_last,
-    floating[:, :, ::1] y) noexcept nogil
+    floating[:, :, ::1] y, floating[::1] mean, floating[::1] rstd) noexcept nogil
 
 cdef int batch_norm_inference_view(
     const floating[:, :, ::1] x, const floating[::1] running_mean, const floating[::1] running_var,

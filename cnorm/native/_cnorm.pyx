@@ -13,9 +13,12 @@ cimport numpy as cnp
 from cython cimport floating
 from cpython.pythread cimport PyThread_acquire_lock, PyThread_allocate_lock, PyThread_release_lock, PyThread_type_lock
 from libc.float cimport DBL_EPSILON, FLT_EPSILON
+from libc.math cimport isfinite
 from libc.stdlib cimport free, malloc
 
 from cnorm.native.cnorm_h cimport *
+
+import os
 
 import numpy as np
 

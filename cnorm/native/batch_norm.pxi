@@ -124,13 +124,15 @@ def fast_batch_norm(x, running_mean, running_var, weight, bias, training, moment
 cdef int batch_norm_training_view(
         const floating[:, :, ::1] x, floating[::1] running_mean, floating[::1] running_var,
         const floating[::1] weight, const floating[::1] bias, double momentum, double eps, bint unbiased,
-        bint channels_last, floating[:, :, ::1] y) noexcept nogil:
+        bint channels_last, floating[:, :, ::1] y, floating[::1] mean, floating[::1] rstd) noexcept nogil:
     cdef channel_shape s = view_shape(x.shape, channels_last)
     if not (same_shape(x.shape, y.shape, 3) and is_length(weight, s.channels) and is_length(bias, s.channels)
-            and is_length(running_mean, s.channels) and is_length(running_var, s.channels)):
+            and is_length(running_mean, s.channels) and is_length(running_var, s.channels)
+            and is_length(mean, s.channels) and is_length(rstd, s.channels)):
         return CNORM_ERROR_VALUE
     return run_batch_norm_training(
-        floating is double, &y[0, 0, 0], NULL, NULL, view_data(running_mean), view_data(running_var),
+        floating is double, &y[0, 0, 0], view_data(mean), view_data(rstd), view_data(running_mean),
+        view_data(running_var),
         &x[0, 0, 0], view_data(weight), view_data(bias), s, eps, momentum, unbiased)
 
 

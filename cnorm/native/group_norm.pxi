@@ -71,10 +71,13 @@ def fast_group_norm(x, num_groups, weight, bias, eps, axis, out, return_stats):
 
 cdef int group_norm_view(
         const floating[:, :, ::1] x, size_t num_groups, const floating[::1] weight, const floating[::1] bias,
-        double eps, bint channels_last, floating[:, :, ::1] y) noexcept nogil:
+        double eps, bint channels_last, floating[:, :, ::1] y, floating[::1] mean,
+        floating[::1] rstd) noexcept nogil:
     cdef channel_shape s = view_shape(x.shape, channels_last)
-    if not (same_shape(x.shape, y.shape, 3) and is_length(weight, s.channels) and is_length(bias, s.channels)):
+    if not (same_shape(x.shape, y.shape, 3) and is_length(weight, s.channels) and is_length(bias, s.channels)
+            and is_length(mean, s.batch * num_groups) and is_length(rstd, s.batch * num_groups)):
         return CNORM_ERROR_VALUE
     return run_group_norm(
-        floating is double, &y[0, 0, 0], NULL, NULL, &x[0, 0, 0], view_data(weight), view_data(bias), s, num_groups,
+        floating is double, &y[0, 0, 0], view_data(mean), view_data(rstd), &x[0, 0, 0], view_data(weight),
+        view_data(bias), s, num_groups,
         eps)

@@ -124,10 +124,11 @@ def fast_layer_norm(x, normalized_shape, weight, bias, eps, out, return_stats):
 
 
 cdef int layer_norm_view(
-        const floating[:, ::1] x, const floating[::1] weight, const floating[::1] bias, double eps,
-        floating[:, ::1] y) noexcept nogil:
-    if not (same_shape(x.shape, y.shape, 2) and is_length(weight, x.shape[1]) and is_length(bias, x.shape[1])):
+        const floating[:, ::1] x, const floating[::1] weight, const floating[::1] bias, double eps, floating[:, ::1] y,
+        floating[::1] mean, floating[::1] rstd) noexcept nogil:
+    if not (same_shape(x.shape, y.shape, 2) and is_length(weight, x.shape[1]) and is_length(bias, x.shape[1])
+            and is_length(mean, x.shape[0]) and is_length(rstd, x.shape[0])):
         return CNORM_ERROR_VALUE
     return run_layer_norm(
-        floating is double, &y[0, 0], NULL, NULL, &x[0, 0], view_data(weight), view_data(bias), x.shape[0],
-        x.shape[1], eps)
+        floating is double, &y[0, 0], view_data(mean), view_data(rstd), &x[0, 0], view_data(weight), view_data(bias),
+        x.shape[0], x.shape[1], eps)

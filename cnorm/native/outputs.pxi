@@ -9,12 +9,25 @@ cdef enum:
     KEPT_MOST = 16
 
 cdef size_t RECYCLE_BYTES = 1 << 18  # smaller arrays are NumPy's own
-cdef PyThread_type_lock kept_lock = PyThread_allocate_lock()
+cdef PyThread_type_lock kept_lock = NULL
 cdef size_t kept_limit = 0
 cdef size_t kept_bytes = 0
 cdef int kept_count = 0
 cdef void *kept_pages[KEPT_MOST]  # oldest first
 cdef size_t kept_sizes[KEPT_MOST]
+
+
+def _new_lock():
+    """Make the lock; in a forked child another one, since a thread that is no more may have held the old."""
+    global kept_lock
+    kept_lock = PyThread_allocate_lock()
+    if kept_lock == NULL:
+        raise MemoryError("no memory for a lock")
+
+
+_new_lock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_new_lock)
 
 
 cdef void *forget(int i) noexcept nogil:
@@ -101,6 +114,11 @@ def empty(tuple shape, dtype):
     for i, n in enumerate(shape):
         sizes[i] = n
     return new_array(<int>len(shape), sizes, kind.type_num)
+
+
+def cache_bytes():
+    """Return how many bytes of output memory are kept now."""
+    return kept_bytes
 
 
 def cache_limit():

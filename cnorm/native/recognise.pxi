@@ -37,7 +37,7 @@ cdef inline bint take_number(object a, double *value) noexcept:
     if type(a) is not float:
         return False
     value[0] = <double>a
-    return True
+    return isfinite(value[0])
 
 
 cdef inline cnp.ndarray take_output(object out, cnp.ndarray x):

@@ -64,9 +64,11 @@ def fast_rms_norm(x, normalized_shape, weight, eps, bias, weight_offset, casting
 
 cdef int rms_norm_view(
         const floating[:, ::1] x, const floating[::1] weight, const floating[::1] bias, double eps,
-        double weight_offset, floating[:, ::1] y) noexcept nogil:
-    if not (same_shape(x.shape, y.shape, 2) and is_length(weight, x.shape[1]) and is_length(bias, x.shape[1])):
+        double weight_offset, floating[:, ::1] y, floating[::1] rstd) noexcept nogil:
+    if not (same_shape(x.shape, y.shape, 2) and is_length(weight, x.shape[1]) and is_length(bias, x.shape[1])
+            and is_length(rstd, x.shape[0])):
         return CNORM_ERROR_VALUE
     return run_rms_norm(
-        floating is double, &y[0, 0], NULL, &x[0, 0], view_data(weight), view_data(bias), x.shape[0], x.shape[1],
+        floating is double, &y[0, 0], view_data(rstd), &x[0, 0], view_data(weight), view_data(bias), x.shape[0],
+        x.shape[1],
         eps, weight_offset)

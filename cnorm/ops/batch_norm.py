@@ -112,15 +112,17 @@ def batch_norm(
     Raises
     ------
     TypeError
-        If a dtype is not floating, or something is not an array.
+        If a dtype is not floating, something is not an array, or `out` has another dtype than `x`.
     ValueError
         If a parameter or a running statistic has another shape, is missing or cannot be updated, `axis` is
         not an axis of `x`, `eps` is negative or not finite, `momentum` is not finite, or `out` is
         read-only, has another shape, or overlaps an input in part; in training, if there is one value per
         channel. No running statistic has changed then.
 
-    References ---------- S. Ioffe, C. Szegedy, "Batch Normalization: Accelerating Deep Network Training by
-    Reducing Internal Covariate Shift", 2015, arXiv:1502.03167.
+    References
+    ----------
+    S. Ioffe, C. Szegedy, "Batch Normalization: Accelerating Deep Network Training by Reducing Internal
+    Covariate Shift", 2015, arXiv:1502.03167.
 
     Examples
     --------

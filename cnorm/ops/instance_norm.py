@@ -106,7 +106,7 @@ def instance_norm(
     Raises
     ------
     TypeError
-        If a dtype is not floating, or something is not an array.
+        If a dtype is not floating, something is not an array, or `out` has another dtype than `x`.
     ValueError
         If a parameter or a running statistic has another shape, is missing or cannot be updated, `axis` is
         not an axis of `x`, `eps` is negative or not finite, `momentum` is not finite, or `out` is
@@ -114,8 +114,10 @@ def instance_norm(
         from channels of one value, whose unbiased variance is not defined. No running statistic has changed
         then.
 
-    References ---------- D. Ulyanov, A. Vedaldi, V. Lempitsky, "Instance Normalization: The Missing
-    Ingredient for Fast Stylization", 2016, arXiv:1607.08022.
+    References
+    ----------
+    D. Ulyanov, A. Vedaldi, V. Lempitsky, "Instance Normalization: The Missing Ingredient for Fast
+    Stylization", 2016, arXiv:1607.08022.
 
     Examples
     --------

@@ -83,7 +83,7 @@ def layer_norm(
     Raises
     ------
     TypeError
-        If a dtype is not floating, or something is not an array.
+        If a dtype is not floating, something is not an array, or `out` has another dtype than `x`.
     ValueError
         If `normalized_shape` is not how the shape of `x` ends, a parameter has another shape, `eps` is
         negative or not finite, or `out` is read-only, has another shape, or overlaps an input in part.

@@ -95,7 +95,7 @@ def rms_norm(
     Raises
     ------
     TypeError
-        If a dtype is not floating, or something is not an array.
+        If a dtype is not floating, something is not an array, or `out` has another dtype than `x`.
     ValueError
         If `normalized_shape` is not how the shape of `x` ends, a parameter has another shape, `eps` is
         negative or not finite, `casting` is another word, or `out` is read-only, has another shape, or

@@ -6,11 +6,15 @@ static bool as_last(size_t spatial, cnorm_layout layout) { return layout == CNOR
 
 size_t CN_API(batch_norm_forward_workspace)(size_t batch, size_t channels, size_t spatial, cnorm_layout layout)
 {
+    if (element_count(batch, channels, spatial) == SIZE_MAX)
+        return 0;
     return CN_KERNELS->batch_norm_workspace(batch, channels, spatial, as_last(spatial, layout));
 }
 
 size_t CN_API(batch_norm_inference_workspace)(size_t batch, size_t channels, size_t spatial, cnorm_layout layout)
 {
+    if (element_count(batch, channels, spatial) == SIZE_MAX)
+        return 0;
     return CN_KERNELS->batch_norm_inference_workspace(batch, channels, spatial, as_last(spatial, layout));
 }
 
@@ -20,19 +24,21 @@ cnorm_status CN_API(batch_norm_forward)(real *y, real *mean, real *rstd, real *r
                                         cnorm_layout layout, void *workspace, size_t workspace_size)
 {
     size_t n = element_count(batch, channels, spatial);
-    cnorm_status status = FIRST_ERROR(
-        check_eps(eps), check_layout(layout),
-        check_running(running_mean, running_var, momentum, weight, bias, channels),
-        channels && n == channels ? CNORM_ERROR_VALUE : CNORM_OK, check_arrays(y, x, n, weight, bias, channels),
-        check_statistics(mean, channels, y, x, n), check_statistics(rstd, channels, y, x, n),
-        check_statistics(running_mean, channels, y, x, n), check_statistics(running_var, channels, y, x, n),
-        check_workspace(workspace, workspace_size,
-                        CN_API(batch_norm_forward_workspace)(batch, channels, spatial, layout)));
-    if (status == CNORM_OK && n > 0)
+    const region written[] = {{mean, channels}, {rstd, channels}, {running_mean, channels}, {running_var, channels}};
+    const region read[] = {{weight, channels}, {bias, channels}};
+    CN_CHECK(check_count(n));
+    CN_CHECK(check_eps(eps));
+    CN_CHECK(check_layout(layout));
+    CN_CHECK(check_running(running_mean, running_var, momentum));
+    CN_CHECK(channels && n == channels ? CNORM_ERROR_VALUE : CNORM_OK);
+    CN_CHECK(check_arrays((region){y, n}, (region){x, n}, written, 4, read, 2));
+    CN_CHECK(check_workspace(workspace, workspace_size,
+                             CN_API(batch_norm_forward_workspace)(batch, channels, spatial, layout)));
+    if (n > 0)
         CN_KERNELS->batch_norm_forward(y, mean, rstd, running_mean, running_var, x, weight, bias, batch, channels,
                                        spatial, eps, momentum, unbiased != 0, as_last(spatial, layout), plan_forward(n),
                                        workspace);
-    return status;
+    return CNORM_OK;
 }
 
 cnorm_status CN_API(batch_norm_inference)(real *y, const real *x, const real *mean, const real *var, const real *weight,
@@ -40,14 +46,16 @@ cnorm_status CN_API(batch_norm_inference)(real *y, const real *x, const real *me
                                           cnorm_layout layout, void *workspace, size_t workspace_size)
 {
     size_t n = element_count(batch, channels, spatial);
-    cnorm_status status = FIRST_ERROR(
-        check_eps(eps), check_layout(layout), n && (!mean || !var) ? CNORM_ERROR_NULL : CNORM_OK,
-        check_arrays(y, x, n, weight, bias, channels), apart(y, n, mean, channels) ? CNORM_OK : CNORM_ERROR_OVERLAP,
-        apart(y, n, var, channels) ? CNORM_OK : CNORM_ERROR_OVERLAP,
-        check_workspace(workspace, workspace_size,
-                        CN_API(batch_norm_inference_workspace)(batch, channels, spatial, layout)));
-    if (status == CNORM_OK && n > 0)
+    const region read[] = {{mean, channels}, {var, channels}, {weight, channels}, {bias, channels}};
+    CN_CHECK(check_count(n));
+    CN_CHECK(check_eps(eps));
+    CN_CHECK(check_layout(layout));
+    CN_CHECK(n && (!mean || !var) ? CNORM_ERROR_NULL : CNORM_OK);
+    CN_CHECK(check_arrays((region){y, n}, (region){x, n}, NULL, 0, read, 4));
+    CN_CHECK(check_workspace(workspace, workspace_size,
+                             CN_API(batch_norm_inference_workspace)(batch, channels, spatial, layout)));
+    if (n > 0)
         CN_KERNELS->batch_norm_inference(y, x, mean, var, weight, bias, batch, channels, spatial, eps,
                                          as_last(spatial, layout), plan_forward(n), workspace);
-    return status;
+    return CNORM_OK;
 }

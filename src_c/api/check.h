@@ -23,48 +23,51 @@ static inline size_t element_count(size_t a, size_t b, size_t c)
 
 static inline cnorm_status check_eps(double eps) { return eps >= 0 && isfinite(eps) ? CNORM_OK : CNORM_ERROR_VALUE; }
 
+static inline cnorm_status check_count(size_t n) { return n != SIZE_MAX ? CNORM_OK : CNORM_ERROR_VALUE; }
+
 static inline cnorm_status check_layout(cnorm_layout layout)
 {
     return layout == CNORM_CHANNELS_FIRST || layout == CNORM_CHANNELS_LAST ? CNORM_OK : CNORM_ERROR_VALUE;
 }
 
-static inline bool apart(const real *a, size_t n, const real *b, size_t m)
-{
-    uintptr_t p = (uintptr_t)a, q = (uintptr_t)b;
-    return !a || !b || p + n * sizeof(real) <= q || q + m * sizeof(real) <= p;
-}
-
-/* Running statistics come in pairs; they are updated, so they may overlap neither each other nor a parameter. */
-static inline cnorm_status check_running(const real *mean, const real *var, double momentum, const real *weight,
-                                         const real *bias, size_t channels)
+/* Running statistics come in pairs. */
+static inline cnorm_status check_running(const real *mean, const real *var, double momentum)
 {
     if (!mean != !var)
         return CNORM_ERROR_NULL;
-    if (mean && !isfinite(momentum))
-        return CNORM_ERROR_VALUE;
-    bool clear = apart(mean, channels, var, channels);
-    for (int i = 0; i < 2; i++)
-        clear &= apart(i ? var : mean, channels, weight, channels) && apart(i ? var : mean, channels, bias, channels);
-    return clear ? CNORM_OK : CNORM_ERROR_OVERLAP;
+    return !mean || isfinite(momentum) ? CNORM_OK : CNORM_ERROR_VALUE;
 }
 
-/* The arrays every forward has: y and x of n elements, weight and bias of `parameters`. */
-static inline cnorm_status check_arrays(const real *y, const real *x, size_t n, const real *weight, const real *bias,
-                                        size_t parameters)
+/* Arrays of a call. Absent ones have no data. */
+typedef struct {
+    const real *data;
+    size_t n;
+} region;
+
+static inline bool overlaps(region a, region b)
 {
-    if (n == SIZE_MAX)
-        return CNORM_ERROR_VALUE;
-    if (n && (!y || !x))
+    uintptr_t p = (uintptr_t)a.data, q = (uintptr_t)b.data;
+    return a.data && b.data && p < q + b.n * sizeof(real) && q < p + a.n * sizeof(real);
+}
+
+/* y and x are there; y is x or apart from it; y and the other arrays that are written are apart from each other, from x
+ * and from the arrays that are only read. */
+static inline cnorm_status check_arrays(region y, region x, const region *written, size_t n_written, const region *read,
+                                        size_t n_read)
+{
+    if (y.n && (!y.data || !x.data))
         return CNORM_ERROR_NULL;
-    if ((y != x && !apart(y, n, x, n)) || !apart(y, n, weight, parameters) || !apart(y, n, bias, parameters))
-        return CNORM_ERROR_OVERLAP;
-    return CNORM_OK;
-}
-
-/* An array of statistics that is written: it may not touch y or x. */
-static inline cnorm_status check_statistics(const real *s, size_t m, const real *y, const real *x, size_t n)
-{
-    return apart(s, m, y, n) && apart(s, m, x, n) ? CNORM_OK : CNORM_ERROR_OVERLAP;
+    bool clear = y.data == x.data || !overlaps(y, x);
+    for (size_t r = 0; r < n_read; r++)
+        clear &= !overlaps(y, read[r]);
+    for (size_t w = 0; w < n_written; w++) {
+        clear &= !overlaps(written[w], y) && !overlaps(written[w], x);
+        for (size_t r = 0; r < n_read; r++)
+            clear &= !overlaps(written[w], read[r]);
+        for (size_t v = 0; v < w; v++)
+            clear &= !overlaps(written[w], written[v]);
+    }
+    return clear ? CNORM_OK : CNORM_ERROR_OVERLAP;
 }
 
 static inline cnorm_status check_workspace(const void *workspace, size_t size, size_t needed)
@@ -74,17 +77,13 @@ static inline cnorm_status check_workspace(const void *workspace, size_t size, s
     return workspace && size >= needed && (uintptr_t)workspace % sizeof(double) == 0 ? CNORM_OK : CNORM_ERROR_WORKSPACE;
 }
 
-/* The first that is not CNORM_OK. */
-static inline cnorm_status first_error(const cnorm_status *checks, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (checks[i] != CNORM_OK)
-            return checks[i];
-    return CNORM_OK;
-}
-
-#define FIRST_ERROR(...)                                                                                               \
-    first_error((const cnorm_status[]){__VA_ARGS__}, sizeof((const cnorm_status[]){__VA_ARGS__}) / sizeof(cnorm_status))
+/* Leaves the calling function with the status of a check that fails. */
+#define CN_CHECK(check)                                                                                                \
+    do {                                                                                                               \
+        cnorm_status status = (check);                                                                                 \
+        if (status != CNORM_OK)                                                                                        \
+            return status;                                                                                             \
+    } while (0)
 
 static inline cn_work plan_forward(size_t n) { return cn_plan_work(2 * n * sizeof(real), n * sizeof(real)); }
 

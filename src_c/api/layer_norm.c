@@ -3,7 +3,7 @@
 
 size_t CN_API(layer_norm_forward_workspace)(size_t rows, size_t cols)
 {
-    return CN_KERNELS->layer_norm_workspace(rows, cols);
+    return element_count(rows, cols, 1) == SIZE_MAX ? 0 : CN_KERNELS->layer_norm_workspace(rows, cols);
 }
 
 cnorm_status CN_API(layer_norm_forward)(real *y, real *mean, real *rstd, const real *x, const real *weight,
@@ -11,11 +11,11 @@ cnorm_status CN_API(layer_norm_forward)(real *y, real *mean, real *rstd, const r
                                         size_t workspace_size)
 {
     size_t n = element_count(rows, cols, 1);
-    cnorm_status status =
-        FIRST_ERROR(check_eps(eps), check_arrays(y, x, n, weight, bias, cols), check_statistics(mean, rows, y, x, n),
-                    check_statistics(rstd, rows, y, x, n),
-                    check_workspace(workspace, workspace_size, CN_KERNELS->layer_norm_workspace(rows, cols)));
-    if (status == CNORM_OK)
-        CN_KERNELS->layer_norm_forward(y, mean, rstd, x, weight, bias, rows, cols, eps, plan_forward(n), workspace);
-    return status;
+    const region written[] = {{mean, rows}, {rstd, rows}}, read[] = {{weight, cols}, {bias, cols}};
+    CN_CHECK(check_count(n));
+    CN_CHECK(check_eps(eps));
+    CN_CHECK(check_arrays((region){y, n}, (region){x, n}, written, 2, read, 2));
+    CN_CHECK(check_workspace(workspace, workspace_size, CN_API(layer_norm_forward_workspace)(rows, cols)));
+    CN_KERNELS->layer_norm_forward(y, mean, rstd, x, weight, bias, rows, cols, eps, plan_forward(n), workspace);
+    return CNORM_OK;
 }

@@ -51,19 +51,24 @@ static void prepare_channels(inference *g, const real *var, acc eps)
     g->kept = any_kept(p, g->channels);
     for (size_t c = 0; g->kept && c < g->channels; c++)
         if (p->kept[c]) {
-            acc variance = (acc)var[c] + eps;
-            p->rstd[c] = variance == 0 ? 0 : 1 / sqrt(variance);
+            acc quarter = (acc)var[c] / 4 + eps / 4; /* the sum itself can overflow */
+            p->rstd[c] = var[c] == 0 && eps == 0 ? 0 : fabs(quarter) > 1 ? 0.5 / sqrt(quarter) : 1 / sqrt(var[c] + eps);
         }
 }
 
-/* n elements of one channel, `step` apart, in acc; halves where the difference itself could overflow. */
-static void careful_run(const inference *g, size_t at, size_t n, size_t step, size_t channel)
+/* n elements of one channel, `step` apart, in acc. The difference is taken of halves where it could itself overflow, and
+ * the factors are multiplied as fractions, their exponents apart: only the result can leave the range. */
+CN_NOINLINE static void careful_run(const inference *g, size_t at, size_t n, size_t step, size_t channel)
 {
-    acc mean = g->mean[channel], unit = fabs(mean) > MEAN_MAX ? 0.5 : 1;
-    acc weight = g->weight ? g->weight[channel] : 1, bias = g->bias ? g->bias[channel] : 0;
+    acc mean = g->mean[channel], bias = g->bias ? g->bias[channel] : 0;
+    bool halves = fabs(mean) > MEAN_MAX;
+    acc unit = halves ? 0.5 : 1;
+    int rstd_exponent, weight_exponent, exponent;
+    acc factor = frexp(g->parameters.rstd[channel], &rstd_exponent);
+    factor *= frexp(g->weight ? g->weight[channel] : 1, &weight_exponent);
     for (size_t i = at, end = at + n * step; i < end; i += step) {
-        acc xhat = ((acc)g->x[i] * unit - mean * unit) * g->parameters.rstd[channel] / unit;
-        g->y[i] = (real)(xhat * weight + bias);
+        acc d = frexp((acc)g->x[i] * unit - mean * unit, &exponent);
+        g->y[i] = (real)(ldexp(d * factor, exponent + rstd_exponent + weight_exponent + halves) + bias);
     }
 }
 

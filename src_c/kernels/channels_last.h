@@ -23,7 +23,6 @@
 #define CHUNK_BYTES (1024 * 1024)
 #define SLOTS_MAX 64
 #define SUM_LANES 8
-#define FEW_SAMPLES 8
 
 typedef struct {
     real *y, *mean, *rstd;
@@ -36,7 +35,7 @@ typedef struct {
     size_t fold, width, wide_rows, left, piece_rows, pieces;
     unsigned char *memory; /* workspace, `slot_size` bytes for each sample in progress */
     size_t slot_size, slots, chunks;
-    bool kept[FEW_SAMPLES]; /* of the second way: whether a sample has columns already written */
+    bool kept[CN_FEW_GROUPS]; /* of the second way: whether a sample has columns already written */
 } channels_last;
 
 /* The parts of a slot. */
@@ -154,7 +153,8 @@ static void finish_channels(const channels_last *g, size_t index, row_parameters
         p->kept[c] = !is_fast(variance);
     }
     for (size_t c = 0; c < n; c++)
-        store_statistics(g, index + c, m.mean[c] + m.mean_lo[c], (m.m2[c] + m.m2_lo[c]) / m.count, p->rstd[c]);
+        store_statistics(g, index + c, m.mean[c] + m.mean_lo[c], (m.m2[c] + m.m2_lo[c]) / m.count,
+                         p->rstd[c] + p->rstd_lo[c]);
 }
 
 /* Compensated sum of n numbers, in lanes folded in order; `low` takes what rounding lost. */
@@ -189,14 +189,21 @@ static moments group_moments(column_moments t, size_t first, size_t size, acc *s
     }
     acc low = 0, m2_lo = 0, n = (acc)size;
     acc sum = lane_sum(t.mean + first, size, &low);
-    low += lane_sum(t.mean_lo + first, size, &low);
-    acc mean = sum / n, back = mean * n, mean_lo = ((sum - back) - product_error(mean, n, back) + low) / n;
+    acc mean_lo_sum = lane_sum(t.mean_lo + first, size, &low);
+    low += mean_lo_sum;
+    acc mean = sum / n, back = mean * n;
+    acc mean_lo = two_sum(&mean, ((sum - back) - product_error(mean, n, back) + low) / n);
+    acc rest = 0; /* what is still missing: the second word has its own rounding */
+    for (size_t c = first; c < first + size; c++)
+        rest += (t.mean[c] - mean) + (t.mean_lo[c] - mean_lo);
+    mean_lo += rest / n;
 #pragma omp simd
     for (size_t i = 0; i < size; i++) {
         acc d = (t.mean[first + i] - mean) + (t.mean_lo[first + i] - mean_lo);
         square[i] = t.m2[first + i] + d * d * t.count;
     }
-    m2_lo += lane_sum(t.m2_lo + first, size, &m2_lo);
+    acc m2_lo_sum = lane_sum(t.m2_lo + first, size, &m2_lo);
+    m2_lo += m2_lo_sum;
     acc m2 = lane_sum(square, size, &m2_lo);
     return (moments){t.count * n, mean, mean_lo, m2, m2_lo};
 }
@@ -211,7 +218,7 @@ static bool finish_groups(const channels_last *g, size_t sample, slot *s, size_t
         moments m = group_moments(s->total, c, size, p->rstd + c);
         normaliser k = make_normaliser(&m, g->eps);
         set_columns(p, c, size, &k);
-        store_statistics(g, sample * g->groups + c / size, m.mean + m.mean_lo, (m.m2 + m.m2_lo) / m.count, k.rstd_acc);
+        store_statistics(g, sample * g->groups + c / size, m.mean + m.mean_lo, (m.m2 + m.m2_lo) / m.count, k.rstd);
     }
     row_parameters mine = parameters_from(*p, first);
     if (size == 1)

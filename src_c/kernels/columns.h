@@ -2,7 +2,7 @@
  *
  * The same arithmetic as moments.h, with a column in each lane: around a guess of the mean, eight rows are added in a
  * tree before they join the sums in acc. A block is 128 rows; its first guess is the mean so far (for the first block,
- * of eight rows spread over it), and a column whose guess was far off is summed again, alone in its decision, so no
+ * its own rough mean), and a column whose guess was far off is summed again, alone in its decision, so no
  * column's bits depend on another's. Blocks are merged into a piece, pieces in order into the whole.
  */
 #ifndef CN_COLUMNS_H
@@ -100,18 +100,24 @@ static void column_sums(const column_scratch *w, const real *x, size_t stride, s
     }
 }
 
-static void sample_columns(real *shift, const real *x, size_t stride, size_t rows, size_t cols)
+/* The mean of each column of the first block, roughly: sums in `real`, eight rows at a time. */
+static void guess_columns(const column_scratch *w, const real *x, size_t stride, size_t rows, size_t cols)
 {
-    if (rows < 8) {
-        memcpy(shift, x, cols * sizeof(real));
+    real *shift = w->shift;
+    memcpy(shift, x, cols * sizeof(real));
+    if (rows < 8)
         return;
-    }
-    size_t step = rows / 8 * stride;
+    memset(shift, 0, cols * sizeof(real));
+    size_t r = 0;
+    for (; r + 8 <= rows; r += 8) {
+        const real *p = x + r * stride;
 #pragma omp simd
+        for (size_t c = 0; c < cols; c++)
+            shift[c] += ((p[c] + p[c + stride]) + (p[c + 2 * stride] + p[c + 3 * stride])) +
+                        ((p[c + 4 * stride] + p[c + 5 * stride]) + (p[c + 6 * stride] + p[c + 7 * stride]));
+    }
     for (size_t c = 0; c < cols; c++)
-        shift[c] = (((x[c] + x[c + step]) + (x[c + 2 * step] + x[c + 3 * step])) +
-                    ((x[c + 4 * step] + x[c + 5 * step]) + (x[c + 6 * step] + x[c + 7 * step]))) *
-                   (real)0.125;
+        shift[c] /= (real)r;
 }
 
 /* Moves the guess of each column that was too far off to the mean found; true if there was one. */
@@ -178,7 +184,7 @@ static void column_piece(column_scratch *w, const real *x, size_t stride, size_t
         size_t n = rows - r < COLUMN_BLOCK ? rows - r : COLUMN_BLOCK;
         const real *block = x + r * stride;
         if (r == 0)
-            sample_columns(w->shift, block, stride, n, cols);
+            guess_columns(w, block, stride, n, cols);
         else
             for (size_t c = 0; c < cols; c++)
                 w->shift[c] = (real)w->moments.mean[c];

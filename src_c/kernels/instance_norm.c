@@ -29,9 +29,9 @@ static void update_running(real *running_mean, real *running_var, const acc *mea
     for (size_t c = 0; c < channels; c++) {
         acc mean_sum = 0, variance_sum = 0;
         for (size_t n = 0; n < batch; n++)
-            mean_sum += mean[n * channels + c], variance_sum += variance[n * channels + c];
-        running_mean[c] = moved(running_mean[c], momentum, mean_sum / (acc)batch);
-        running_var[c] = moved(running_var[c], momentum, variance_sum / (acc)batch * unbiased);
+            mean_sum += mean[n * channels + c] / (acc)batch, variance_sum += variance[n * channels + c] / (acc)batch;
+        running_mean[c] = moved(running_mean[c], momentum, mean_sum);
+        running_var[c] = moved(running_var[c], momentum, variance_sum * unbiased);
     }
 }
 

@@ -20,7 +20,7 @@
 #define CN(name) CN_LEVEL_NAME(name, CN_REAL, CN_ISA)
 
 /* Sums run in this many independent lanes, folded in a written order: the same bits from 4-wide and 16-wide
- * vectors. 16 lanes of double are two accumulators' worth of AVX2 registers with room to spare. */
+ * vectors. 16 lanes of double are two accumulators' worth of AVX2 registers. */
 #define LANES 16
 
 /* Squares of differences are safe between these bounds: no term that matters was flushed and none overflowed. */

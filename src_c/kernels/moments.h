@@ -1,6 +1,6 @@
 /* Count, mean and centred sum of squares, of a block and merged.
  *
- * A block is read once. Its elements are shifted by a guess of their mean (a few samples spread over the block), and
+ * A block is read once. Its elements are shifted by a guess of their mean (from 16 of them, if it is long), and
  * sum(d), sum(d*d) are formed together, d = x - shift:
  *
  *     mean = shift + sum(d)/n          M2 = sum(d*d) - sum(d)^2/n
@@ -132,26 +132,30 @@ static inline void shifted_sums(const real *x, size_t n, real shift, acc *sum, a
     *square_sum = fold_lanes(q, q_lost);
 }
 
-/* A guess of the mean, from a few elements spread over the block: exact where the block is constant. Doubles need a
- * better one, since SHIFT_LIMIT is lower for them. */
-static inline real sampled_mean(const real *x, size_t n)
+/* A guess of the mean: of most of a short block, in float lanes, or from 16 elements spread over a longer one. */
+static inline real guess_mean(const real *x, size_t n)
 {
-    if (n < 16)
+    if (n < LANES)
         return x[0];
-    if (sizeof(real) == 4) {
-        size_t step = n / 4;
-        return ((x[0] + x[step]) + (x[2 * step] + x[3 * step])) * (real)0.25;
-    }
-    size_t step = n / 16;
-    real s[8];
-    for (int l = 0; l < 8; l++)
-        s[l] = x[(size_t)l * step] + x[(size_t)(l + 8) * step];
-    return (((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]))) * (real)0.0625;
+    real s[LANES] = {0};
+    size_t step = n <= 16 * LANES ? LANES : n / LANES, vectors = n <= 16 * LANES ? n / LANES : 1;
+    if (vectors == 1 && step > LANES)
+        for (int l = 0; l < LANES; l++)
+            s[l] = x[(size_t)l * step];
+    else
+        for (size_t v = 0; v < vectors; v++)
+#pragma omp simd
+            for (int l = 0; l < LANES; l++)
+                s[l] += x[v * LANES + l];
+    for (int w = LANES / 2; w; w /= 2)
+        for (int l = 0; l < w; l++)
+            s[l] += s[l + w];
+    return s[0] / (real)(vectors * LANES);
 }
 
-/* sum(d*d) may exceed M2 by this factor before the shift counts as too far from the mean. What cancels between the two
- * costs as many roundings of `real`'s squares; those of float are added in double, so there it may be more. */
-#define SHIFT_LIMIT (sizeof(real) == 4 ? 5 : 1.25)
+/* sum(d*d) may exceed M2 by this factor before the shift counts as too far from the mean: what cancels between the two
+ * multiplies the roundings of the squares, and those of data with few distinct values can all go one way. */
+#define SHIFT_LIMIT 1.25
 
 /* Sums around `shift` as moments; false if the shift was too far from the mean for an accurate M2. */
 static inline bool centre(moments *m, acc count, acc shift, acc sum, acc square_sum)
@@ -169,7 +173,7 @@ static inline moments block_moments(const real *x, size_t n)
 {
     moments m;
     acc sum, square_sum;
-    real shift = sampled_mean(x, n);
+    real shift = guess_mean(x, n);
     for (int round = 0; round < CENTRE_ROUNDS; round++) {
         shifted_sums(x, n, shift, &sum, &square_sum);
         if (centre(&m, (acc)n, shift, sum, square_sum))

@@ -1,7 +1,7 @@
 /* The careful way, for groups whose squares may overflow or vanish and for those that hold a NaN or an infinity:
  * everything in acc, on data scaled by a power of two to at most 1, in plain passes over any strided group.
  *
- *     t = x * 2^k,   xhat = (t - mean(t)) / sqrt(var(t) + eps * 4^k),   y = xhat * weight + bias
+ *     t = x / 2^k,   xhat = (t - mean(t)) / sqrt(var(t) + eps / 4^k),   y = xhat * weight + bias
  *
  * k comes from the largest of |x| and sqrt(eps). The sums are compensated (Knuth's two-sum). A group with a non-finite
  * element is NaN as a whole; in a group with var + eps = 0, rstd is 0, so y = bias.
@@ -18,7 +18,7 @@ typedef struct {
 } wide_group;
 
 typedef struct {
-    acc scale1, scale2;              /* t = x * scale1 * scale2, since 2^k itself can be out of range */
+    acc scale1, scale2;              /* t = x * scale1 * scale2, since 2^-k itself can be out of range */
     acc mean, mean_lo, square, rstd; /* of t; square is the variance without eps */
 } wide_stats;
 
@@ -61,7 +61,9 @@ static wide_stats wide_statistics(const real *x, const wide_group *g, acc eps, b
     wide_stats w = {.scale1 = ldexp(1, -(k / 2)), .scale2 = ldexp(1, -(k - k / 2))};
     if (centred) {
         w.mean = wide_average(x, g, &w, false);
-        w.mean_lo = wide_average(x, g, &w, false);
+        acc low = wide_average(x, g, &w, false);
+        w.mean_lo = two_sum(&w.mean, low); /* the first word may have been a place off */
+        w.mean_lo += wide_average(x, g, &w, false);
     }
     w.square = wide_average(x, g, &w, true);
     acc variance = w.square + eps * w.scale1 * w.scale1 * w.scale2 * w.scale2;

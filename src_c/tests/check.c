@@ -36,6 +36,13 @@ static void check_errors(void)
            CNORM_ERROR_OVERLAP, "y overlaps x");
     expect(cnorm_layer_norm_forward_f32(y, y, NULL, x, NULL, NULL, 2, 4, 0, workspace, size), CNORM_ERROR_OVERLAP,
            "mean overlaps y");
+    expect(cnorm_layer_norm_forward_f32(y, mean, mean, x, NULL, NULL, 2, 4, 0, workspace, size), CNORM_ERROR_OVERLAP,
+           "mean is rstd");
+    expect(cnorm_layer_norm_forward_f32(y, mean, NULL, x, mean, NULL, 2, 4, 0, workspace, size), CNORM_ERROR_OVERLAP,
+           "mean overlaps weight");
+    expect(cnorm_batch_norm_forward_f32(y, NULL, NULL, NULL, NULL, x, NULL, NULL, 2, SIZE_MAX / 128, 64, 0, 0, 1,
+                                        CNORM_CHANNELS_LAST, workspace, size),
+           CNORM_ERROR_VALUE, "more channels than memory");
     expect(cnorm_layer_norm_forward_f32(y, NULL, NULL, x, NULL, NULL, SIZE_MAX / 2, 4, 0, workspace, size),
            CNORM_ERROR_VALUE, "more elements than memory");
     expect(cnorm_group_norm_forward_f32(y, NULL, NULL, x, NULL, NULL, 1, 4, 2, 3, 0, CNORM_CHANNELS_FIRST, workspace,

@@ -166,7 +166,7 @@ static reference *reference_statistics(const problem *p, const arrays *a)
             locate(p, i, &g, &c);
             long double d = ((long double)a->x[i] - (pass ? r[g].mean : 0)) - r[g].correction;
             r[g].count += pass == 0;
-            *(pass == 0 ? &r[g].mean : pass == 1 ? &r[g].square : &r[g].square) += pass == 2 ? d * d : d;
+            *(pass == 0 ? &r[g].mean : &r[g].square) += pass == 2 ? d * d : d;
         }
         for (size_t k = 0; k < p->batch * p->channels; k++) {
             if (r[k].count == 0)
@@ -260,7 +260,7 @@ check_result CN_DTYPE_NAME(check_kernels, CN_REAL)(void)
         double worst = 0;
         uint64_t hash = 0xcbf29ce484222325u;
         for (size_t i = 0; i < sizeof problems / sizeof problems[0]; i++)
-            if (problems[i].op == o && (sizeof(real) == 8 || fabs(problems[i].scale) < FLT_MAX))
+            if (problems[i].op == o)
                 result.failures += check_problem(&problems[i], &hash, &worst);
         printf("%-3s %-20s worst %5.2f units  hash %016llx\n", sizeof(real) == 4 ? "f32" : "f64", op_names[o], worst,
                (unsigned long long)hash);
