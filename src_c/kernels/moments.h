@@ -132,30 +132,22 @@ static inline void shifted_sums(const real *x, size_t n, real shift, acc *sum, a
     *square_sum = fold_lanes(q, q_lost);
 }
 
-/* A guess of the mean: of most of a short block, in float lanes, or from 16 elements spread over a longer one. */
+/* A guess of the mean, from 16 elements spread over the block: exact where the block is constant. */
 static inline real guess_mean(const real *x, size_t n)
 {
-    if (n < LANES)
+    if (n < 16)
         return x[0];
-    real s[LANES] = {0};
-    size_t step = n <= 16 * LANES ? LANES : n / LANES, vectors = n <= 16 * LANES ? n / LANES : 1;
-    if (vectors == 1 && step > LANES)
-        for (int l = 0; l < LANES; l++)
-            s[l] = x[(size_t)l * step];
-    else
-        for (size_t v = 0; v < vectors; v++)
-#pragma omp simd
-            for (int l = 0; l < LANES; l++)
-                s[l] += x[v * LANES + l];
-    for (int w = LANES / 2; w; w /= 2)
-        for (int l = 0; l < w; l++)
-            s[l] += s[l + w];
-    return s[0] / (real)(vectors * LANES);
+    size_t step = n / 16;
+    real s[8];
+    for (int l = 0; l < 8; l++)
+        s[l] = x[(size_t)l * step] + x[(size_t)(l + 8) * step];
+    return (((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]))) * (real)0.0625;
 }
 
 /* sum(d*d) may exceed M2 by this factor before the shift counts as too far from the mean: what cancels between the two
- * multiplies the roundings of the squares, and those of data with few distinct values can all go one way. */
-#define SHIFT_LIMIT 1.25
+ * multiplies the roundings of the squares, and those of data with few distinct values can all go one way. Of normal
+ * data one block in a hundred is summed again. */
+#define SHIFT_LIMIT 1.4
 
 /* Sums around `shift` as moments; false if the shift was too far from the mean for an accurate M2. */
 static inline bool centre(moments *m, acc count, acc shift, acc sum, acc square_sum)
