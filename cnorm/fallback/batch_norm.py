@@ -81,4 +81,4 @@ def batch_norm_inference(
     divisor, divided = np.frexp(std)
     d, shift = np.frexp(d)
     scaled = d * by_channel(fraction / divisor)
-    write(y, np.ldexp(scaled, shift + by_channel(exponent - divided) + 1), None, bias)
+    write(y, np.ldexp(scaled, shift + (exponent - divided)[:, np.newaxis, np.newaxis] + 1), None, bias)

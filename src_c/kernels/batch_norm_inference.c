@@ -2,7 +2,7 @@
  *
  *     y[n, c, s] = (x[n, c, s] - mean[c]) * scale[c] + bias[c],   scale = weight / sqrt(var + eps)
  *
- * Passes: one, 2S of traffic. Split: runs of a channel, or rows. Every element stands alone, so nothing to order.
+ * Passes: one, 2S of traffic. Split: runs of a channel, channels where runs are short, or rows. Every element stands alone, so nothing to order.
  * A channel whose mean, variance or scale leaves the range where that is safe is computed in acc, a product at a time.
  */
 #include "../parallel.h"
@@ -12,6 +12,9 @@
 #include "span.h"
 
 #define NARROW 256
+/* Runs this short are mostly beginnings and ends; repeating their parameters pays from a few samples on. */
+#define SHORT_RUN 128
+#define SHORT_RUN_BATCH 4
 /* Below the half of the last place of REAL_MAX: subtracting such a mean cannot overflow. */
 #define MEAN_MAX (REAL_MAX / (sizeof(real) == 4 ? 0x1p+26 : 0x1p+55))
 #define ROWS_BYTES (128 * 1024)
@@ -72,20 +75,45 @@ CN_NOINLINE static void careful_run(const inference *g, size_t at, size_t n, siz
     }
 }
 
+static void write_run_of_channel(const inference *g, size_t run, size_t c)
+{
+    const row_parameters *p = &g->parameters;
+    size_t at = run * g->spatial;
+    if (p->kept[c])
+        careful_run(g, at, g->spatial, 1, c);
+    else
+        affine_scalars(g->y + at, g->x + at, g->spatial, p->hi[c], p->scale[c], p->shift[c], g->work.stream,
+                       g->work.stream ? FAR_STEP : 0);
+}
+
 static void runs_first(void *job, size_t task)
 {
     const inference *g = job;
     size_t run = task * g->per_task, end = run + g->per_task, runs = g->batch * g->channels;
-    const row_parameters *p = &g->parameters;
-    for (size_t c = run % g->channels; run < end && run < runs; run++, c = c + 1 < g->channels ? c + 1 : 0) {
-        size_t at = run * g->spatial;
-        if (p->kept[c])
-            careful_run(g, at, g->spatial, 1, c);
-        else
-            affine_scalars(g->y + at, g->x + at, g->spatial, p->hi[c], p->scale[c], p->shift[c], g->work.stream,
-                           g->work.stream ? FAR_STEP : 0);
-    }
+    for (size_t c = run % g->channels; run < end && run < runs; run++, c = c + 1 < g->channels ? c + 1 : 0)
+        write_run_of_channel(g, run, c);
     stream_fence();
+}
+
+/* Short runs: the parameters of some channels are repeated over their positions once, and the channels of each sample
+ * are then one long run. */
+static void short_runs_first(void *job, size_t task)
+{
+    const inference *g = job;
+    const row_parameters *p = &g->parameters;
+    real hi[TILE_PARAMETERS], scale[TILE_PARAMETERS], shift[TILE_PARAMETERS];
+    size_t first = task * g->per_task, last = first + g->per_task, n = 0;
+    last = last < g->channels ? last : g->channels;
+    for (size_t c = first; c < last; c++)
+        for (size_t i = 0; i < g->spatial; i++, n++)
+            hi[n] = p->hi[c], scale[n] = p->scale[c], shift[n] = p->shift[c];
+    for (size_t sample = 0; sample < g->batch; sample++) {
+        size_t run = sample * g->channels + first, at = run * g->spatial;
+        if (!g->kept)
+            write_run(g->y + at, g->x + at, n, hi, scale, shift);
+        for (size_t c = first; g->kept && c < last; c++, run++)
+            write_run_of_channel(g, run, c);
+    }
 }
 
 static void rows_last(void *job, size_t task)
@@ -134,6 +162,9 @@ void CN(batch_norm_inference)(real *y, const real *x, const real *mean, const re
         g.left = rows * channels % g.width;
         g.per_task = divide_up(ROWS_BYTES, g.width * sizeof(real));
         cn_parallel_for(divide_up(g.rows, g.per_task), work, rows_last, &g);
+    } else if (spatial <= SHORT_RUN && batch >= SHORT_RUN_BATCH && !work.stream) {
+        g.per_task = TILE_PARAMETERS / spatial;
+        cn_parallel_for(divide_up(channels, g.per_task), work, short_runs_first, &g);
     } else {
         g.per_task = cn_groups_per_task(batch * channels, spatial * sizeof(real), work.threads);
         cn_parallel_for(divide_up(batch * channels, g.per_task), work, runs_first, &g);

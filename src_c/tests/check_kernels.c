@@ -39,6 +39,7 @@ static const problem problems[] = {
     {BATCH, 32, 24, 49, 1, 0, 1e4, 1},     {BATCH, 32, 24, 49, 1, 1, 1e4, 1},      {BATCH, 100, 640, 1, 1, 0, 0, 1},
     {BATCH, 4, 3, 60000, 1, 0, 50, 2},     {BATCH, 4, 3, 60000, 1, 1, 50, 2},      {BATCH, 9, 7, 1, 1, 0, 0, 1e30},
     {INFERENCE, 8, 24, 49, 1, 0, 3, 1},    {INFERENCE, 8, 24, 490, 1, 1, 3, 1},    {INFERENCE, 50, 33, 1, 1, 0, 3, 1},
+    {INFERENCE, 3, 70, 49, 1, 0, 3, 1},
 };
 
 static uint32_t random_state = 1;
