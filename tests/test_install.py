@@ -50,7 +50,8 @@ PYTHON = sys.executable
 def _run(
     *command: str, cwd: Path, check: bool = True, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("CNORM_") and k != "PYTHONPATH"}
+    ours = ("CNORM_", "PYTHONPATH", "PIP_QUIET")  # what pip prints is looked at
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
     result = subprocess.run(
         command, cwd=cwd, capture_output=True, text=True, timeout=900, check=False, env=clean | environment
     )
