@@ -279,7 +279,9 @@ def test_editable(source: Path, tmp_path: Path) -> None:
         *command, "--ignore-installed", "--prefix", str(prefix), "-e", str(tree), cwd=tmp_path, **environment
     )
     (site,) = {p.parent for p in prefix.rglob("*.dist-info")}
-    code = f"import site; site.addsitedir({str(site)!r})\n{CHECK}"
+    # The finder of the editable install goes first: another cnorm may be installed where this test runs.
+    first = "sys.meta_path.insert(0, sys.meta_path.pop())"
+    code = f"import site, sys; site.addsitedir({str(site)!r}); {first}\n{CHECK}"
     printed = _run(sys.executable, "-P", "-c", code, cwd=tmp_path, CNORM_BACKEND="native").stdout
     assert str(tree / "cnorm") in printed
     assert "backend: native" in printed
