@@ -386,3 +386,11 @@ def test_an_error_leaves_the_next_call_right(op: str) -> None:
         with pytest.raises(ValueError, match=next(iter(change))):
             getattr(cnorm, op)(**_valid(op) | change)
         np.testing.assert_array_equal(getattr(cnorm, op)(**_valid(op)), wanted)
+
+
+@pytest.mark.parametrize("momentum", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("norm", [cnorm.batch_norm, cnorm.instance_norm])
+def test_momentum_must_be_finite_even_where_nothing_is_updated(norm: Any, momentum: float) -> None:
+    x = np.ones((3, 4, 5), np.float32)
+    with pytest.raises(ValueError, match="momentum"):
+        norm(x, None, None, None, None, True, momentum)

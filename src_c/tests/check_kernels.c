@@ -8,7 +8,6 @@
 #include "cnorm.h"
 #include "dtype.h"
 
-#include <float.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
