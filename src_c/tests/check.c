@@ -57,6 +57,9 @@ static void check_errors(void)
     expect(cnorm_batch_norm_forward_f32(y, NULL, NULL, mean, NULL, x, NULL, NULL, 2, 4, 1, 0, 0, 1,
                                         CNORM_CHANNELS_FIRST, workspace, size),
            CNORM_ERROR_NULL, "running_mean alone");
+    expect(cnorm_batch_norm_forward_f32(y, mean, NULL, mean, var, x, NULL, NULL, 2, 4, 1, 0, 0, 1, CNORM_CHANNELS_FIRST,
+                                        workspace, size),
+           CNORM_ERROR_OVERLAP, "mean is running_mean");
     expect(cnorm_batch_norm_forward_f32(y, NULL, NULL, mean, var, x, NULL, NULL, 2, 4, 1, 0, 0, 1, CNORM_CHANNELS_FIRST,
                                         NULL, 0),
            CNORM_ERROR_WORKSPACE, "no workspace");
