@@ -1,4 +1,4 @@
-"""``python -m bench``: run the benchmarks, then write the README's table and the chart."""
+"""``python -m bench``: run the benchmarks, then write the README's tables and the charts."""
 
 import sys
 

@@ -25,7 +25,7 @@ def with_cnorm(p: Problem, out: Array | None) -> Call:
 
 def with_numpy(p: Problem) -> Call:
     g = groups(p.case)
-    axes = tuple(axis for axis, size in enumerate(g.parameters) if size == 1)
+    axes = g.parameter_axes
     weight, bias = p.weight.reshape(g.parameters), p.bias.reshape(g.parameters)
     running_mean, running_var = (array.reshape(g.parameters) for array in p.running())
     count = p.x.size // p.case.channels

@@ -1,4 +1,4 @@
-"""The benchmark's cases: shapes of real models, by op.
+"""The benchmark's forward cases: shapes of real models, by op. The backward ones are in cases_backward.py.
 
 Useful traffic counts every byte that has to move once: `passes` times the size of x (2 for a forward pass:
 read x, write y), whatever the implementation reads again.
@@ -12,6 +12,8 @@ import numpy as np
 
 from bench.machine import beyond_cache_bytes
 
+FORWARD, BACKWARD = DIRECTIONS = ("forward", "backward")
+
 
 @dataclass(frozen=True)
 class Case:
@@ -24,16 +26,23 @@ class Case:
     channels_last: bool = False
     num_groups: int = 0
     training: bool = False
+    backward: bool = False
     passes: int = 2
     beyond_cache: bool = False
     quick: bool = False
 
     @property
+    def direction(self) -> str:
+        """Forward or backward."""
+        return BACKWARD if self.backward else FORWARD
+
+    @property
     def family(self) -> str:
-        """The line of the summary this case counts in: the op, and for batch norm its mode."""
-        if self.op == "batch_norm":
-            return "batch_norm, training" if self.training else "batch_norm, inference"
-        return self.op
+        """The line of the summary this case counts in: the function, and for batch norm its mode."""
+        function = f"{self.op}_backward" if self.backward else self.op
+        if self.op != "batch_norm":
+            return function
+        return f"{function}, {'training' if self.training else 'frozen' if self.backward else 'inference'}"
 
     @property
     def channels(self) -> int:
@@ -171,5 +180,5 @@ CASES = [
 
 
 def cases_of(op: str) -> list[Case]:
-    """The cases of one op, in the table's order."""
+    """The forward cases of one op, in the table's order."""
     return [case for case in CASES if case.op == op]

@@ -6,8 +6,11 @@ A benchmark of wrong results is worth nothing, so every contestant's result is l
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from bench.problem import Array, Problem
+
+Index = npt.NDArray[np.intp]
 
 UNITS_ALLOWED = 6.0
 UNITS_OF_PEERS = 1e5  # they promise nothing; a peer further off was not asked the same question
@@ -38,25 +41,22 @@ class Groups:
     parameters: tuple[int, ...]
     rms: bool = False
 
+    @property
+    def parameter_axes(self) -> tuple[int, ...]:
+        """The axes of the view along which weight and bias broadcast."""
+        return tuple(axis for axis, size in enumerate(self.parameters) if size == 1)
+
 
 def worst_units(problem: Problem, groups: Groups, eps: float, y: Array) -> float:
     """Return the largest ``|y - y*| / (u (max(1, |xhat*|) |weight| + |bias|))``.
 
     A result that is not finite is infinitely far off.
     """
-    dtype = problem.x.dtype
-    wide = np.float64 if dtype == np.float32 else np.longdouble
-    count = groups.view[groups.pick]
-    keep = max(1, min(count, SAMPLE * count // problem.x.size))
-    index = np.unique(np.linspace(0, count - 1, keep).astype(int))
-
-    def picked(array: Array, shape: tuple[int, ...]) -> Array:
-        array = array.reshape(shape)
-        return (array.take(index, groups.pick) if shape[groups.pick] > 1 else array).astype(wide)
-
-    x = picked(problem.x, groups.view)
+    index = sample(problem, groups)
+    x = picked(problem.x, groups.view, groups, index)
+    wide = x.dtype.type
     weight, bias, mean, var = (
-        picked(array, groups.parameters)
+        picked(array, groups.parameters, groups, index)
         for array in (problem.weight, problem.bias, problem.running_mean, problem.running_var)
     )
     if groups.rms:
@@ -66,7 +66,21 @@ def worst_units(problem: Problem, groups: Groups, eps: float, y: Array) -> float
     if groups.over:
         var = np.square(x - mean).mean(groups.over, keepdims=True)
     xhat = (x - mean) / np.sqrt(var + eps)
-    unit = np.finfo(dtype).eps / 2
-    error = abs(picked(y, groups.view) - (xhat * weight + bias))
+    unit = np.finfo(problem.x.dtype).eps / 2
+    error = abs(picked(y, groups.view, groups, index) - (xhat * weight + bias))
     units = error / (unit * (np.maximum(1, abs(xhat)) * abs(weight) + abs(bias)))
     return float(units.max()) if np.isfinite(units).all() else float("inf")
+
+
+def sample(problem: Problem, groups: Groups) -> Index:
+    """Which of the groups' indices along `groups.pick` to compare: evenly spread ones."""
+    count = groups.view[groups.pick]
+    keep = max(1, min(count, SAMPLE * count // problem.x.size))
+    return np.unique(np.linspace(0, count - 1, keep).astype(int))
+
+
+def picked(array: Array, shape: tuple[int, ...], groups: Groups, index: Index) -> Array:
+    """Return the part at `index` along `groups.pick`, all of it where it broadcasts, in a wider dtype."""
+    wide = np.longdouble if array.dtype == np.float64 else np.float64
+    array = array.reshape(shape)
+    return (array.take(index, groups.pick) if shape[groups.pick] > 1 else array).astype(wide)

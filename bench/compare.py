@@ -2,27 +2,51 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from bench.bandwidth import copies
 from bench.cases import Case
-from bench.check import UNITS_ALLOWED, UNITS_OF_PEERS, worst_units
+from bench.check import UNITS_OF_PEERS
 from bench.measure import Effort, Timing, interleave
-from bench.peers import CNORM_OUT, PEERS, Line, Op, inference_mode, line_up
-from bench.problem import Problem, build
+from bench.peers import CNORM_OUT, PEERS, Line, inference_mode
+from bench.problem import Problem
 
 PEDANTIC_ROUNDS = 5
 LONGER = 3  # share of time of a case beyond the cache: each of its calls takes a tenth of a second
 
 
-def compare(benchmark: Any, case: Case, op: Op, effort: Effort) -> None:
+P = TypeVar("P", bound=Problem)
+
+
+class Comparable(Protocol[P]):
+    """What forward and backward ops have in common."""
+
+    @property
+    def units_allowed(self) -> float:
+        """cnorm's largest error, in the units of `judge`."""
+
+    @property
+    def composed(self) -> bool:
+        """Whether PyTorch has no kernel, and its ops are put together instead."""
+
+    def prepare(self, case: Case) -> P:
+        """Return the case's arrays."""
+
+    def line_up(self, problem: P) -> Line:
+        """Return everybody who can run this case."""
+
+    def judge(self, problem: P) -> Callable[[Any], float]:
+        """Return a function that gives a result's worst error."""
+
+
+def compare(benchmark: Any, case: Case, op: Comparable[P], effort: Effort) -> None:
     """Benchmark one case.
 
     pytest-benchmark's own figures are cnorm's call with `out=`, on its own; the comparison comes from the
     interleaved run and goes into ``benchmark.extra_info``.
     """
-    problem = build(case)
-    line = line_up(op, problem)
+    problem = op.prepare(case)
+    line = op.line_up(problem)
     copy_calls = copies(problem.out, problem.x)
     calls = {name: contestant.call for name, contestant in line.contestants.items()} | copy_calls
     if case.beyond_cache:
@@ -32,27 +56,31 @@ def compare(benchmark: Any, case: Case, op: Op, effort: Effort) -> None:
         units = check(problem, line, op)
     benchmark.group = case.family
     benchmark.extra_info.update(
-        facts(case), **rates(case, timings, copy_calls), units=units, notes=line.notes
+        facts(case),
+        **rates(case, timings, copy_calls),
+        units=units,
+        notes=line.notes,
+        composed=op.composed,
     )
     benchmark.pedantic(calls[CNORM_OUT], rounds=PEDANTIC_ROUNDS, iterations=timings[CNORM_OUT].loops)
 
 
-def check(problem: Problem, line: Line, op: Op) -> dict[str, float]:
-    """Return each contestant's worst error in units of N1; fail if they did not compute the same thing."""
-    groups = op.groups(problem.case)
+def check(problem: P, line: Line, op: Comparable[P]) -> dict[str, float]:
+    """Return each contestant's worst error in the op's units; fail if they did not compute the same thing."""
+    worst = op.judge(problem)
     units = {}
     for name, contestant in line.contestants.items():
         problem.out.fill(float("nan"))  # nobody may pass on another's result
-        units[name] = worst_units(problem, groups, op.eps, contestant.result(contestant.call()))
-        allowed = UNITS_OF_PEERS if name in PEERS else UNITS_ALLOWED
+        units[name] = worst(contestant.result(contestant.call()))
+        allowed = UNITS_OF_PEERS if name in PEERS else op.units_allowed
         assert units[name] <= allowed, f"{problem.case}: {name} is {units[name]:.3g} units off"
     return units
 
 
 def facts(case: Case) -> dict[str, Any]:
     """What was run, as JSON values."""
-    names = ("op", "family", "name", "shape", "dtype", "channels_last", "beyond_cache", "nbytes", "traffic")
-    return {name: getattr(case, name) for name in names}
+    names = ("op", "direction", "family", "name", "shape", "dtype", "channels_last", "beyond_cache")
+    return {name: getattr(case, name) for name in (*names, "nbytes", "passes", "traffic")}
 
 
 def rates(

@@ -1,24 +1,31 @@
-"""pytest's side of the benchmarks: the --quick option, and the machine in the saved JSON."""
+"""pytest's side of the benchmarks: the options --quick and --only, and the machine in the saved JSON."""
 
 from typing import Any
 
 import pytest
 
+from bench.cases import DIRECTIONS
 from bench.machine import describe
-from bench.measure import FULL, QUICK, Effort
+from bench.measure import FULL, FULL_BACKWARD, QUICK, Effort
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add --quick."""
+    """Add --quick and --only."""
     parser.addoption(
         "--quick", action="store_true", help="a smoke run: few cases, few rounds, meaningless numbers"
     )
+    parser.addoption("--only", choices=DIRECTIONS, help="the cases of one direction")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[Any]) -> None:
-    """Keep the quick cases alone when asked to."""
-    if config.getoption("--quick"):
-        items[:] = [item for item in items if item.callspec.params["case"].quick]
+    """Keep the cases that were asked for."""
+    quick, only = config.getoption("--quick"), config.getoption("--only")
+    items[:] = [
+        item
+        for item in items
+        if (item.callspec.params["case"].quick or not quick)
+        and only in (item.callspec.params["case"].direction, None)
+    ]
 
 
 def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: dict[str, Any]) -> None:
@@ -30,4 +37,6 @@ def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: di
 @pytest.fixture
 def effort(request: pytest.FixtureRequest) -> Effort:
     """How long to measure a case."""
-    return QUICK if request.config.getoption("--quick") else FULL
+    if request.config.getoption("--quick"):
+        return QUICK
+    return FULL_BACKWARD if request.node.callspec.params["case"].backward else FULL

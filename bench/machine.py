@@ -39,8 +39,8 @@ def memory_bytes() -> int:
 def beyond_cache_bytes() -> int:
     """Size of an array that cannot stay in the cache: twice the last level.
 
-    A case holds about eight arrays of this size at its peak (NumPy's temporaries), so a twelfth of the memory
-    is the cap.
+    A case holds eight to eleven arrays of this size at its peak (NumPy's temporaries), so a twelfth of the
+    memory is the cap.
     """
     return min(2 * llc_bytes(), memory_bytes() // 12)
 

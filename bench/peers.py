@@ -14,16 +14,16 @@ import contextlib
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 import cnorm
 from bench.cases import Case
-from bench.check import Groups
+from bench.check import UNITS_ALLOWED, Groups, worst_units
 from bench.machine import optional
 from bench.measure import Call
-from bench.problem import Array, Problem
+from bench.problem import Array, Problem, build
 
 CNORM, CNORM_OUT = "cnorm", "cnorm, out="
 NUMPY, PYTORCH, ONNXRUNTIME = "NumPy", "PyTorch", "ONNX Runtime"
@@ -33,10 +33,10 @@ PEERS = {NUMPY: CNORM, PYTORCH: CNORM, ONNXRUNTIME: CNORM_OUT}
 
 @dataclass(frozen=True)
 class Contestant:
-    """A call to time, and how to see what it returned as an array laid out like x."""
+    """A call to time, and how to see what it returned as an array laid out like x (backward: a tuple)."""
 
     call: Call
-    result: Callable[[Any], Array]
+    result: Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,21 @@ class Op:
     torch: Callable[[Tensors], Call]
     onnx: Callable[[Case], Node]
     groups: Callable[[Case], Groups]
+
+    units_allowed: ClassVar[float] = UNITS_ALLOWED
+    composed: ClassVar[bool] = False
+
+    def prepare(self, case: Case) -> Problem:
+        """Return the case's arrays."""
+        return build(case)
+
+    def line_up(self, problem: Problem) -> "Line":
+        """Return everybody who can run this case."""
+        return line_up(self, problem)
+
+    def judge(self, problem: Problem) -> Callable[[Array], float]:
+        """Return a function that gives a result's worst error in units of N1."""
+        return functools.partial(worst_units, problem, self.groups(problem.case), self.eps)
 
 
 @dataclass

@@ -1,5 +1,7 @@
-"""The arrays of one case: every contestant reads the same x, and writes the same `out` if any."""
+"""The arrays of one case: every contestant reads the same ones, and writes the same `out` if any."""
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,6 +10,8 @@ import numpy.typing as npt
 from bench.cases import Case
 
 Array = npt.NDArray[np.floating]
+PERIOD = (1 << 20) + 7  # of the values of x: odd, so that no two rows or channels are alike
+PERIOD_OF_DY = (1 << 20) + 33  # another, so that no two pairs of x and dy are alike
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,19 @@ class Problem:
         return self.running_mean.copy(), self.running_var.copy()
 
 
+@dataclass(frozen=True)
+class BackwardProblem(Problem):
+    """A backward case with its data; `out` is for dx."""
+
+    dy: Array
+    mean: Array
+    rstd: Array
+
+
+Statistics = Callable[[Problem], tuple[Array, Array]]
+"""The mean and rstd that a backward function is given; RMS norm's mean is 0, and nobody reads it."""
+
+
 def build(case: Case) -> Problem:
     """Return the arrays of `case`: x of mean 0.5 and spread 2, every parameter far from its default."""
     rng = np.random.default_rng(20240607)
@@ -36,13 +53,7 @@ def build(case: Case) -> Problem:
         values: Array = (mean + spread * rng.standard_normal(size)).astype(dtype)
         return values
 
-    x = np.empty(case.shape, dtype)
-    flat = x.reshape(-1)
-    block = normal(
-        min(flat.size, (1 << 20) + 7), 0.5, 2.0
-    )  # an odd length: no two rows or channels are alike
-    for start in range(0, flat.size, block.size):
-        flat[start : start + block.size] = block[: flat.size - start]
+    x = filled(case.shape, normal(min(math.prod(case.shape), PERIOD), 0.5, 2.0))
     return Problem(
         case,
         x,
@@ -52,3 +63,21 @@ def build(case: Case) -> Problem:
         running_var=np.square(normal(case.channels, 2.0, 0.1)),
         out=np.zeros_like(x),  # zeros, so that every page exists before the first call
     )
+
+
+def build_backward(case: Case, statistics: Statistics) -> BackwardProblem:
+    """Return the arrays of a backward case: those of the forward, and dy of mean 0.1 and spread 1."""
+    problem = build(case)
+    mean, rstd = statistics(problem)
+    size = min(problem.x.size, PERIOD_OF_DY)
+    values = np.random.default_rng(20240608).normal(0.1, 1.0, size).astype(case.dtype)
+    return BackwardProblem(**vars(problem), dy=filled(case.shape, values), mean=mean, rstd=rstd)
+
+
+def filled(shape: tuple[int, ...], values: Array) -> Array:
+    """Return an array of the values, over and over."""
+    array = np.empty(shape, values.dtype)
+    flat = array.reshape(-1)
+    for start in range(0, flat.size, values.size):
+        flat[start : start + values.size] = values[: flat.size - start]
+    return array

@@ -1,8 +1,9 @@
-"""Run the benchmarks, or read a saved run, and write the README's table and the chart.
+"""Run the benchmarks, or read a saved run, and write the README's tables and the charts.
 
-python -m bench                     run everything, then write README.md's table and bench/chart.svg
+python -m bench                     run everything, then write README.md's tables and bench/chart*.svg
 python -m bench --from run.json     write them from a saved run
 python -m bench --quick             a smoke run: a few cases, everything checked, nothing written
+python -m bench --only backward     one direction; nothing written
 """
 
 import argparse
@@ -14,15 +15,15 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from bench.cases import CASES
+from bench.cases import BACKWARD, DIRECTIONS, FORWARD
+from bench.cases_backward import ALL_CASES
 from bench.chart import draw
-from bench.tables import section, title
+from bench.tables import CHARTS, section, title
 
 BENCH = Path(__file__).resolve().parent
 ROOT = BENCH.parent
-CHART = BENCH / "chart.svg"
-SAVED = ROOT / ".benchmarks" / "latest.json"
-BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
+RUNS = ROOT / ".benchmarks"
+MARKS = {FORWARD: "bench", BACKWARD: "bench-backward"}  # in README.md: <!-- bench:begin --> and :end
 BUSY = 0.3  # load average above which other processes disturb the measurement
 MISLEADING = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")  # they make OpenBLAS run kernels for another CPU
 
@@ -31,21 +32,24 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a smoke run of under a minute; writes nothing")
-    parser.add_argument("--from", dest="saved", type=Path, help="a saved run to report, instead of a new one")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--only", choices=DIRECTIONS, help="the cases of one direction; writes nothing")
+    which.add_argument("--from", dest="saved", type=Path, help="a saved run to report, instead of a new one")
     parser.add_argument(
-        "--json", type=Path, default=SAVED, help="where to save the run (.benchmarks/latest.json)"
+        "--json", type=Path, help="where to save the run (.benchmarks/latest.json; with --only, its name)"
     )
     arguments = parser.parse_args(argv)
+    options = [] if arguments.only is None else [f"--only={arguments.only}"]
     if arguments.quick:
         with tempfile.TemporaryDirectory() as directory:
             saved = Path(directory) / "quick.json"
-            status = run(saved, "--quick")
+            status = run(saved, "--quick", *options)
             if status == 0:
-                print(section(load(saved)))
-                draw(load(saved), Path(directory) / "chart.svg")
+                write_charts(load(saved), Path(directory))
+                print("\n\n".join(sections(load(saved)).values()))
             return status
-    saved = arguments.saved or arguments.json
-    if arguments.saved is None and (status := run(saved)) != 0:
+    saved = arguments.saved or arguments.json or RUNS / f"{arguments.only or 'latest'}.json"
+    if arguments.saved is None and (status := run(saved, *options)) != 0:
         return status
     return publish(load(saved))
 
@@ -69,26 +73,49 @@ def load(saved: Path) -> dict[str, Any]:
     }
 
 
+def by_direction(results: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the results of each direction that was run."""
+    parts = {
+        direction: results | {"cases": [case for case in results["cases"] if case["direction"] == direction]}
+        for direction in DIRECTIONS
+    }
+    return {direction: part for direction, part in parts.items() if part["cases"]}
+
+
+def sections(results: dict[str, Any]) -> dict[str, str]:
+    """Return the README's text for each direction that was run."""
+    return {direction: section(part, direction) for direction, part in by_direction(results).items()}
+
+
+def write_charts(results: dict[str, Any], directory: Path) -> None:
+    """Draw a chart for each direction that was run."""
+    for direction, part in by_direction(results).items():
+        draw(part, direction, directory / CHARTS[direction])
+
+
 def publish(results: dict[str, Any]) -> int:
-    """Write the README's table and the chart; refuse what would mislead."""
-    text = section(results)
-    print(text)
+    """Write the README's tables and the charts; refuse what would mislead."""
+    texts = sections(results)
+    print("\n\n".join(texts.values()))
     for case in results["cases"]:
         if case["disturbed"]:
             who = ", ".join(case["disturbed"])
             print(f"Disturbed by another process: {title(case)} ({who})", file=sys.stderr)
-    if len(results["cases"]) < len(CASES) or results["machine"]["backend"] != "native":
+    if len(results["cases"]) < len(ALL_CASES) or results["machine"]["backend"] != "native":
         print("\nNothing written: these are not the native backend's full results.", file=sys.stderr)
         return 1
     readme = ROOT / "README.md"
     page = readme.read_text(encoding="utf-8") if readme.exists() else ""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        print(f"\nNothing written: README.md has no {BEGIN} ... {END}.", file=sys.stderr)
-        return 1
-    draw(results, CHART)
-    readme.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
+    for direction, text in texts.items():
+        begin, end = (f"<!-- {MARKS[direction]}:{edge} -->" for edge in ("begin", "end"))
+        before, begins, rest = page.partition(begin)
+        _, ends, after = rest.partition(end)
+        if not (begins and ends):
+            print(f"\nNothing written: README.md has no {begin} ... {end}.", file=sys.stderr)
+            return 1
+        page = f"{before}{begin}\n{text}\n{end}{after}"
+    write_charts(results, BENCH)
+    readme.write_text(page, encoding="utf-8")
     return 0
 
 

@@ -5,26 +5,43 @@ import statistics
 from collections.abc import Iterable
 from typing import Any
 
+from bench.cases import BACKWARD, FORWARD
 from bench.machine import MIB
 from bench.peers import CNORM, CNORM_OUT, PEERS, PYTORCH
 
 Record = dict[str, Any]
 
-EXPLANATION = (
-    "Ratios are the peer's time over cnorm's: above 1, cnorm takes less. NumPy and PyTorch allocate their "
-    "results and are compared with cnorm's call without `out=`; ONNX Runtime has its buffers bound and is "
-    "compared with `out=`. GB/s is useful traffic (x read once, y written once) with `out=`; the fraction is "
-    "of this machine's copy bandwidth at the same size, measured in the same rounds."
-)
+CHARTS = {FORWARD: "chart.svg", BACKWARD: "chart_backward.svg"}
+"""The charts' files in bench/, by direction."""
+
+RATIOS = "Ratios are the peer's time over cnorm's: above 1, cnorm takes less."
+FRACTION = "the fraction is of this machine's copy bandwidth at the same size, measured in the same rounds."
+EXPLANATION = {
+    FORWARD: (
+        f"{RATIOS} NumPy and PyTorch allocate their results and are compared with cnorm's call without "
+        "`out=`; ONNX Runtime has its buffers bound and is compared with `out=`. GB/s is useful traffic (2S: "
+        f"x read once, y written once) with `out=`; {FRACTION}"
+    ),
+    BACKWARD: (
+        "Every call returns dx, dweight and dbias (RMS norm: dx and dweight) from the statistics of the "
+        f"forward. {RATIOS} PyTorch is `torch.ops.aten.native_*_backward`, without autograd; (*) where it "
+        "has no kernel for CPUs, the formula composed of its eager ops. Peers allocate their results and are "
+        "compared with cnorm's call without `out=`. GB/s is useful traffic with `out=` (3S: x and dy read "
+        "and dx written once; 5S: x and dy read twice, where those of a row, group or channel do not fit in "
+        f"the cache); {FRACTION}"
+    ),
+}
 
 
-def section(results: dict[str, Any]) -> str:
-    """Return the whole section: summary, losses, limits, and every case."""
+def section(results: dict[str, Any], direction: str) -> str:
+    """Return one direction's section: summary, losses, limits, and every case."""
     cases: list[Record] = results["cases"]
+    picture = f"bench/{CHARTS[direction]}"
     parts = [
-        conditions(results["machine"]),
-        "![Each peer's time over cnorm's, and the fraction of copy bandwidth](bench/chart.svg)",
+        f"{conditions(results['machine'])} {EXPLANATION[direction]}",
+        f"![Each peer's time over cnorm's, and the fraction of copy bandwidth]({picture})",
         summary(cases),
+        own_kernels(cases),
         losses(cases),
         beyond_cache(cases),
         small_calls(cases),
@@ -39,14 +56,15 @@ def conditions(machine: Record) -> str:
     threads = f"{machine['threads']} thread{'s' * (machine['threads'] != 1)}"
     return (
         f"{machine['cpu']}, {threads}, last-level cache {machine['llc_bytes'] // MIB} MiB; {versions}; "
-        f"{machine['backend']} backend, {machine['isa']}. {EXPLANATION}"
+        f"{machine['backend']} backend, {machine['isa']}."
     )
 
 
 def summary(cases: list[Record]) -> str:
     """Geometric means by op."""
+    peers = present(cases)
     rows = [
-        ["op", "cases", "over the best peer", "least", "below 1", *(f"over {peer}" for peer in PEERS)],
+        ["op", "cases", "over the best peer", "least", "below 1", *(f"over {peer}" for peer in peers)],
     ]
     families = list(dict.fromkeys(case["family"] for case in cases))
     for family in [*families, None]:
@@ -59,10 +77,18 @@ def summary(cases: list[Record]) -> str:
                 f"**{geometric_mean(map(best, members)):.2f}**",
                 f"{best(least):.2f} ({least['name'] if family else title(least)})",
                 str(sum(best(case) < 1 for case in members)),
-                *(peer_mean(members, peer) for peer in PEERS),
+                *(peer_mean(members, peer) for peer in peers),
             ]
         )
     return markdown(rows)
+
+
+def own_kernels(cases: list[Record]) -> str:
+    """The mean over PyTorch without the cases in which it has no kernel of its own."""
+    own = [case for case in cases if PYTORCH in case["ratios"] and not composed(case, PYTORCH)]
+    if len(own) in (0, len(cases)):
+        return ""
+    return f"Over PyTorch's own kernels alone, {len(own)} cases: {peer_mean(own, PYTORCH)}."
 
 
 def losses(cases: list[Record]) -> str:
@@ -70,20 +96,22 @@ def losses(cases: list[Record]) -> str:
     lost = sorted((case for case in cases if best(case) < 1), key=best)
     if not lost:
         return f"In none of the {len(cases)} cases does a peer take less time than cnorm."
-    named = "; ".join(f"{title(case)} ({case['best_peer']}, {best(case):.2f})" for case in lost)
+    named = "; ".join(
+        f"{title(case)} ({case['best_peer']}{mark([case], case['best_peer'])}, {best(case):.2f})"
+        for case in lost
+    )
     return f"Cases in which a peer takes less time than cnorm, {len(lost)} of {len(cases)}: {named}."
 
 
 def beyond_cache(cases: list[Record]) -> str:
     """Fractions of the copy bandwidth where only memory counts."""
-    rows = [["beyond the cache", "x, MB", "GB/s", "copy, GB/s", "fraction"]]
+    rows = [["beyond the cache", "x, MB", "traffic", "GB/s", "copy, GB/s", "fraction"]]
     for case in cases:
         if case["beyond_cache"]:
             name = f"{case['family']}: {case['name'].removesuffix(', beyond the cache')}"
             size, copy = f"{case['nbytes'] / 1e6:.0f}", f"{case['copy_gb_per_second']:.1f}"
-            rows.append(
-                [name, size, f"{case['gb_per_second']:.1f}", copy, f"**{case['fraction_of_copy']:.2f}**"]
-            )
+            speed, fraction = f"{case['gb_per_second']:.1f}", f"**{case['fraction_of_copy']:.2f}**"
+            rows.append([name, size, f"{case['passes']}S", speed, copy, fraction])
     return markdown(rows) if len(rows) > 1 else ""
 
 
@@ -94,7 +122,7 @@ def small_calls(cases: list[Record]) -> str:
         if case["op"] == "layer_norm" and case["shape"] == [1, 768]:
             ours, peer = case["seconds"][CNORM], case["seconds"].get(PYTORCH)
             versus = f", {ours / peer:.2f} of PyTorch's {duration(peer)}" if peer else ""
-            sentences.append(f"`layer_norm` of (1, 768) takes {duration(ours)}{versus}.")
+            sentences.append(f"`{case['family']}` of (1, 768) takes {duration(ours)}{versus}.")
     large = [case for case in cases if case["nbytes"] >= MIB]
     if large:
         costs = [case["seconds"][CNORM] / case["seconds"][CNORM_OUT] for case in large]
@@ -108,9 +136,9 @@ def small_calls(cases: list[Record]) -> str:
 
 def every_case(cases: list[Record]) -> str:
     """One row per case."""
-    rows = [["case", "shape", "cnorm", "cnorm, `out=`", "GB/s", "of copy", *PEERS]]
+    peers = present(cases)
+    rows = [["case", "shape", "cnorm", "cnorm, `out=`", "traffic", "GB/s", "of copy", *peers]]
     for case in cases:
-        ratios = [case["ratios"].get(peer) for peer in PEERS]
         fraction = case["fraction_of_copy"]
         rows.append(
             [
@@ -118,9 +146,10 @@ def every_case(cases: list[Record]) -> str:
                 "x".join(map(str, case["shape"])),
                 duration(case["seconds"][CNORM]),
                 duration(case["seconds"][CNORM_OUT]),
+                f"{case['passes']}S",
                 f"{case['gb_per_second']:.1f}",
                 "" if fraction is None else f"{fraction:.2f}",
-                *("" if ratio is None else f"{ratio:.2f}" for ratio in ratios),
+                *(peer_mean([case], peer) for peer in peers),
             ]
         )
     return markdown(rows)
@@ -138,8 +167,23 @@ def best(case: Record) -> float:
 
 def peer_mean(cases: list[Record], peer: str) -> str:
     """Geometric mean of the ratios to one peer, over the cases it ran."""
-    ratios = [case["ratios"][peer] for case in cases if peer in case["ratios"]]
-    return f"{geometric_mean(ratios):.2f}" if ratios else ""
+    ran = [case for case in cases if peer in case["ratios"]]
+    return f"{geometric_mean(case['ratios'][peer] for case in ran):.2f}{mark(ran, peer)}" if ran else ""
+
+
+def present(cases: list[Record]) -> list[str]:
+    """The peers that ran any of the cases, in order."""
+    return [peer for peer in PEERS if any(peer in case["ratios"] for case in cases)]
+
+
+def composed(case: Record, peer: str) -> bool:
+    """Whether the peer has no kernel of its own for the case, and its ops were put together instead."""
+    return peer == PYTORCH and bool(case["composed"])
+
+
+def mark(cases: list[Record], peer: str) -> str:
+    """An asterisk if the peer's figure is of composed ops, in any of the cases."""
+    return " (*)" if any(composed(case, peer) for case in cases) else ""
 
 
 def geometric_mean(values: Iterable[float]) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from cnorm import _selftest, _speedtest, show_config
+from cnorm import _selftest, _selftest_backward, _speedtest, _speedtest_backward, show_config
 
 
 def main() -> int:
@@ -17,9 +17,12 @@ def main() -> int:
     show_config()
     print()
     passed = _selftest.run()
+    print()
+    passed &= _selftest_backward.run()
     if not arguments.no_timing:
         print()
         _speedtest.run()
+        _speedtest_backward.run()
     if not passed:
         print("\nThe self-test failed.")
     return 0 if passed else 1

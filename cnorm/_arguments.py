@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cnorm import _layouts
+from cnorm._gradients import Gradients
 
 Array = NDArray[Any]
 DType = np.dtype[Any]
@@ -133,6 +134,11 @@ def _parameter(name: str, value: object, shape: tuple[int, ...]) -> Array:
     return result
 
 
+def statistic(name: str, value: object, shape: tuple[int, ...], dtype: DType) -> Array:
+    """Return a saved statistic as a ready 1-D array of the compute dtype."""
+    return _layouts.compact(_parameter(name, value, shape), dtype)
+
+
 def parameter(name: str, value: object, shape: tuple[int, ...], dtype: DType) -> Array | None:
     """Return a parameter as a ready 1-D array of the compute dtype."""
     return None if value is None else _layouts.compact(_parameter(name, value, shape), dtype)
@@ -157,9 +163,23 @@ def _check_writeable(name: str, target: Array) -> None:
 
 
 def output(out: object, x: Array, **inputs: object) -> Array:
-    """Return the array to write to: `out`, or a new one like `x`."""
-    if out is None:
-        return _layouts.empty_like(x)
+    """Return the array to write to: `out`, or a new one like `x`. It may be `x` itself."""
+    return _layouts.empty_like(x) if out is None else _destination(out, x, "x", x, inputs)
+
+
+def input_gradient(
+    out: object, needed: frozenset[str], dy: Array, x: Array, **inputs: object
+) -> Array | None:
+    """Return the array for the gradient of `x`, if that is needed: as `output`, but it may be `dy` itself."""
+    if "x" not in needed:
+        if out is not None:
+            _refuse(ValueError, "out", "None, as need has no 'x'", "an array")
+        return None
+    return _layouts.empty_like(x) if out is None else _destination(out, x, "dy", dy, {"x": x, **inputs})
+
+
+def _destination(out: object, x: Array, name: str, replaced: Array, inputs: dict[str, object]) -> Array:
+    """Check an output given for the result that has the shape of `x` and may replace one of the inputs."""
     if not isinstance(out, np.ndarray):
         _refuse(TypeError, "out", "a NumPy array", type(out).__name__)
     target = array("out", out)
@@ -168,12 +188,16 @@ def output(out: object, x: Array, **inputs: object) -> Array:
     if target.shape != x.shape:
         _refuse(ValueError, "out", f"shape {x.shape}, that of x", f"shape {target.shape}")
     _check_writeable("out", target)
-    same = target.ctypes.data == x.ctypes.data and target.strides == x.strides
-    if not same and _overlap(target, x):
-        _refuse(ValueError, "out", "x itself or memory of its own", "another view of x")
-    for name, value in inputs.items():
-        if value is not None and _overlap(target, array(name, value)):
-            _refuse(ValueError, "out", "x itself or memory of its own", f"memory of {name}")
+    same = (
+        target.ctypes.data == replaced.ctypes.data
+        and target.strides == replaced.strides
+        and target.dtype == replaced.dtype
+    )
+    if not same and _overlap(target, replaced):
+        _refuse(ValueError, "out", f"{name} itself or memory of its own", f"another view of {name}")
+    for other, value in inputs.items():
+        if value is not None and _overlap(target, array(other, value)):
+            _refuse(ValueError, "out", f"{name} itself or memory of its own", f"memory of {other}")
     return target
 
 
@@ -219,6 +243,25 @@ def choice(name: str, value: object, allowed: tuple[str, ...]) -> str:
     if value not in allowed:
         _refuse(ValueError, name, f"one of {allowed}", repr(value))
     return value
+
+
+def needed(need: Any, weight: object) -> frozenset[str]:
+    """Return which gradients to compute: as named, or that of `x`, and of the parameters if there are any."""
+    if need is None:
+        return frozenset(Gradients._fields if weight is not None else ("x",))
+    try:
+        names = (need,) if isinstance(need, str) else tuple(need)
+    except TypeError:
+        _refuse(TypeError, "need", f"names out of {Gradients._fields}", type(need).__name__)
+    return frozenset(choice("need", name, Gradients._fields) for name in names)
+
+
+def incoming(dy: object, x: Array) -> Array:
+    """Return the gradient that comes in, which has the shape of `x`."""
+    result, _ = floating("dy", dy)
+    if result.shape != x.shape:
+        _refuse(ValueError, "dy", f"shape {x.shape}, that of x", f"shape {result.shape}")
+    return result
 
 
 def several_values(count: int, what: str) -> None:

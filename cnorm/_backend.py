@@ -24,7 +24,8 @@ class Kernels(Protocol):
     All arrays are C-contiguous, aligned, in native byte order and of one compute dtype, float32 or float64;
     sizes may be 0; `y` may be the memory of `x`; parameters and statistics are 1-D or None. Arguments are
     already checked and results are written in place. ``rstd`` is ``1/sqrt(var + eps)``, or 0 where
-    ``var + eps`` is 0.
+    ``var + eps`` is 0. Backward functions take those statistics; `dx` may be the memory of `dy`, and outputs
+    that are not wanted are None.
     """
 
     def layer_norm(
@@ -117,6 +118,81 @@ class Kernels(Protocol):
     ) -> None:
         """Normalise by the running statistics."""
 
+    def layer_norm_backward(
+        self,
+        dy: Array,
+        x: Array,
+        mean: Array,
+        rstd: Array,
+        weight: Array | None,
+        dx: Array | None,
+        dweight: Array | None,
+        dbias: Array | None,
+        /,
+    ) -> None:
+        """Gradients of `layer_norm` by rows; dweight, dbias (cols,)."""
+
+    def rms_norm_backward(
+        self,
+        dy: Array,
+        x: Array,
+        rstd: Array,
+        weight: Array | None,
+        weight_offset: float,
+        dx: Array | None,
+        dweight: Array | None,
+        dbias: Array | None,
+        /,
+    ) -> None:
+        """Gradients of `rms_norm` by rows; dweight, dbias (cols,)."""
+
+    def group_norm_backward(
+        self,
+        dy: Array,
+        x: Array,
+        mean: Array,
+        rstd: Array,
+        weight: Array | None,
+        num_groups: int,
+        channels_last: bool,
+        dx: Array | None,
+        dweight: Array | None,
+        dbias: Array | None,
+        /,
+    ) -> None:
+        """Gradients of `group_norm`; dweight, dbias (channels,)."""
+
+    def instance_norm_backward(
+        self,
+        dy: Array,
+        x: Array,
+        mean: Array,
+        rstd: Array,
+        weight: Array | None,
+        channels_last: bool,
+        dx: Array | None,
+        dweight: Array | None,
+        dbias: Array | None,
+        /,
+    ) -> None:
+        """Group norm's gradients with a group per channel."""
+
+    def batch_norm_backward(
+        self,
+        dy: Array,
+        x: Array,
+        mean: Array,
+        rstd: Array,
+        weight: Array | None,
+        training: bool,
+        channels_last: bool,
+        dx: Array | None,
+        dweight: Array | None,
+        dbias: Array | None,
+        /,
+    ) -> None:
+        """Gradients of `batch_norm_training` or, without `training`, `batch_norm_inference`."""
+
 
 def _load() -> tuple[Any, str]:
     """Return the native module, or None and the reason why the NumPy backend is in use."""
@@ -166,5 +242,10 @@ fast_rms_norm = _never if native is None else native.fast_rms_norm
 fast_group_norm = _never if native is None else native.fast_group_norm
 fast_instance_norm = _never if native is None else native.fast_instance_norm
 fast_batch_norm = _never if native is None else native.fast_batch_norm
+fast_layer_norm_backward = _never if native is None else native.fast_layer_norm_backward
+fast_rms_norm_backward = _never if native is None else native.fast_rms_norm_backward
+fast_group_norm_backward = _never if native is None else native.fast_group_norm_backward
+fast_instance_norm_backward = _never if native is None else native.fast_instance_norm_backward
+fast_batch_norm_backward = _never if native is None else native.fast_batch_norm_backward
 
 empty = _empty if native is None else native.empty

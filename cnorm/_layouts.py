@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,23 +24,23 @@ TILE_BYTES = 1 << 20
 CACHE_LINE = 64
 
 
-def is_ready(array: Array) -> bool:
-    """Whether kernels can work on the memory of `array` as it is."""
+def is_ready(array: Array, dtype: DType) -> bool:
+    """Whether kernels of the compute dtype can work on the memory of `array` as it is."""
     flags = array.flags
-    return flags.c_contiguous and flags.aligned and array.dtype.char in "fd" and array.dtype.isnative
+    return flags.c_contiguous and flags.aligned and array.dtype == dtype
 
 
-def takes_whole(y: Array) -> bool:
-    """Whether the backend may be given all of the output `y` at once.
+def takes_whole(dtype: DType, *arrays: Array) -> bool:
+    """Whether the backend may be given all of these arrays at once.
 
     The NumPy backend is not: its many temporaries of eight bytes an element should stay in the cache.
     """
-    return _backend.native is not None and is_ready(y)
+    return _backend.native is not None and all(is_ready(array, dtype) for array in arrays)
 
 
 def compact(array: Array, dtype: DType) -> Array:
     """Return the elements of `array` as a ready 1-D array of `dtype`: a view where possible, else a copy."""
-    if array.dtype == dtype and is_ready(array):
+    if is_ready(array, dtype):
         return array.reshape(-1)
     copy = np.empty(array.shape, dtype)
     convert(copy, array)
@@ -67,28 +67,41 @@ def empty_like(x: Array) -> Array:
 
 
 class Tiles:
-    """Runs a kernel on pairs of views, with a buffer of the compute dtype where the output is not ready."""
+    """Runs a kernel on views, with buffers of the compute dtype for those that are not ready."""
 
     def __init__(self, dtype: DType) -> None:
         self.dtype = dtype
         self.elements = TILE_BYTES // dtype.itemsize
-        self.buffer = np.empty(0, dtype)
+        self.buffers: dict[int, Array] = {}
+
+    def buffer(self, number: int, shape: tuple[int, ...]) -> Array:
+        """Return the memory of that number, which the next tile overwrites."""
+        size = math.prod(shape)
+        if number not in self.buffers or self.buffers[number].size < size:
+            self.buffers[number] = np.empty(size, self.dtype)
+        return self.buffers[number][:size].reshape(shape)
 
     def run(
-        self, x: Array, y: Array, shape: tuple[int, ...], kernel: Callable[..., None], *place: slice
+        self,
+        inputs: tuple[Array, ...],
+        y: Array | None,
+        shape: tuple[int, ...],
+        kernel: Callable[..., None],
+        *place: slice,
     ) -> None:
-        """Call ``kernel(x, y, *place)`` on ready arrays of `shape` that stand for the views `x` and `y`."""
-        target = y
-        if not is_ready(y):
-            if self.buffer.size < y.size:
-                self.buffer = np.empty(y.size, self.dtype)
-            target = self.buffer[: y.size].reshape(y.shape)
-        source = x
-        if not is_ready(x):  # kernels may work in place
-            convert(target, x)
-            source = target
-        kernel(source.reshape(shape), target.reshape(shape), *place)
-        if target is not y:
+        """Call ``kernel(*inputs, y, *place)`` on ready arrays of `shape` that stand for the given views."""
+        target = y if y is None or is_ready(y, self.dtype) else self.buffer(0, y.shape)
+        sources = []
+        for number, view in enumerate(inputs):
+            source = view
+            if not is_ready(view, self.dtype):
+                # Kernels may overwrite their first input with the output.
+                shared = target if number == 0 else None
+                source = self.buffer(number, view.shape) if shared is None else shared
+                convert(source, view)
+            sources.append(source.reshape(shape))
+        kernel(*sources, None if target is None else target.reshape(shape), *place)
+        if y is not None and target is not None and target is not y:
             convert(y, target)
 
 
@@ -112,20 +125,23 @@ def blocks(shape: tuple[int, ...], limit: int) -> Iterator[tuple[tuple[int | sli
             yield (*outer, slice(start, stop)), slice((offset + start) * inner, (offset + stop) * inner)
 
 
-RowKernel = Callable[[Array, Array, slice], None]
+def run_rows(
+    inputs: tuple[Array, ...], y: Array | None, axes: int, dtype: DType, kernel: Callable[..., None]
+) -> None:
+    """Call ``kernel(*inputs, y, rows)`` on (rows, cols) arrays, where the last `axes` axes are a row.
 
-
-def run_rows(x: Array, y: Array, axes: int, dtype: DType, kernel: RowKernel) -> None:
-    """Call ``kernel(x, y, rows)`` on (rows, cols) arrays, where the last `axes` axes of `x` are a row.
-
-    `rows` says which ones they are. The calls together cover all rows.
+    All arrays have one shape; without an output, `y` is None. `rows` says which ones they are. The calls
+    together cover all rows.
     """
-    lead, cols = x.shape[: x.ndim - axes], math.prod(x.shape[x.ndim - axes :])
+    shape = inputs[0].shape
+    lead, cols = shape[: len(shape) - axes], math.prod(shape[len(shape) - axes :])
     tiles = Tiles(dtype)
-    whole = takes_whole(y) and is_ready(x)
-    rows_per_tile = x.size if whole else tiles.elements // cols
+    whole = takes_whole(dtype, *inputs, *([] if y is None else [y]))
+    rows_per_tile = math.prod(lead) if whole else tiles.elements // cols
     for index, rows in blocks(lead, rows_per_tile):
-        tiles.run(x[index], y[index], (rows.stop - rows.start, cols), kernel, rows)
+        views = tuple(view[index] for view in inputs)
+        target = None if y is None else y[index]
+        tiles.run(views, target, (rows.stop - rows.start, cols), kernel, rows)
 
 
 class ChannelForm:
@@ -187,19 +203,18 @@ def channel_form(x: Array, axis: int, pooled: bool) -> ChannelForm:
     return last if innermost else first
 
 
-ChannelKernel = Callable[[Array, Array, slice, slice], None]
-
-
 def run_channels(
-    x: Array,
-    y: Array,
+    inputs: tuple[Array, ...],
+    y: Array | None,
     form: ChannelForm,
     dtype: DType,
-    kernel: ChannelKernel,
+    kernel: Callable[..., None],
     together: Literal["elements", "samples", "channels"],
     unit: int = 1,
 ) -> None:
-    """Call ``kernel(x, y, samples, channels)`` on arrays of the form's 3-D shape; the calls cover everything.
+    """Call ``kernel(*inputs, y, samples, channels)`` on arrays of the form's 3-D shape.
+
+    All arrays have one shape; without an output, `y` is None. The calls together cover everything.
 
     Parameters
     ----------
@@ -208,12 +223,17 @@ def run_channels(
         channel over the whole batch. With channels last, the bits of a group depend on the number of channels
         beside it. So samples stay whole there, and so does a batch, unless the output is not ready.
     """
-    x, y = form.view(x), form.view(y)
+    inputs, y = tuple(form.view(array) for array in inputs), None if y is None else form.view(y)
+    x = inputs[-1]
     batch, channels = x.shape[0], x.shape[-1 if form.channels_last else 1]
     spatial = x.size // (batch * channels)
     tiles = Tiles(dtype)
+    if y is None:
+        whole = takes_whole(dtype, *inputs)
+    else:
+        whole = takes_whole(dtype, y) and (together == "channels" or takes_whole(dtype, *inputs))
     samples_per_tile, channels_per_tile = batch, channels
-    if not takes_whole(y) or (not is_ready(x) and together != "channels"):
+    if not whole:
         if together != "channels":
             samples_per_tile = max(1, tiles.elements // (channels * spatial))
         if not (together == "samples" and form.channels_last):
@@ -226,9 +246,17 @@ def run_channels(
         for c in range(0, channels, channels_per_tile):
             some = slice(c, min(c + channels_per_tile, channels))
             index = (samples, ..., some) if form.channels_last else (samples, some)
-            tiles.run(x[index], y[index], form.shape(x[index]), kernel, samples, some)
+            views = tuple(view[index] for view in inputs)
+            target = None if y is None else y[index]
+            tiles.run(views, target, form.shape(x[index]), kernel, samples, some)
 
 
+@overload
+def part(values: Array, index: slice | tuple[slice, ...]) -> Array: ...
+@overload
+def part(values: None, index: slice | tuple[slice, ...]) -> None: ...
+@overload
+def part(values: Array | None, index: slice | tuple[slice, ...]) -> Array | None: ...
 def part(values: Array | None, index: slice | tuple[slice, ...]) -> Array | None:
     """Return the piece of parameters or statistics that belongs to a tile, 1-D and contiguous.
 

@@ -26,7 +26,7 @@ def normalize(
             xt, mean[some], var[some], scale, shift, eps, form.channels_last, yt
         )
 
-    _layouts.run_channels(x, y, form, mean.dtype, kernel, "elements")
+    _layouts.run_channels((x,), y, form, mean.dtype, kernel, "elements")
 
 
 def rstd(var: Array, eps: float) -> Array:

@@ -2,7 +2,7 @@
 
 The error is counted in units, ``|y - exact| / (u * (max(1, |xhat|) * |weight| + |bias|))`` with u = 2**-24 in
 float32 and 2**-53 in float64, of which 6 are promised. Constant groups must give exactly the bias, and every
-instruction-set level and number of threads the same bits.
+instruction-set level and number of threads the same bits. Gradients: _selftest_backward.py.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 import cnorm
 
 Array = NDArray[Any]
+Groups = tuple[tuple[int, ...], tuple[int, ...]]  # a shape to give x, and the axes that a group runs over
 
 UNITS = 6.0
 # The judge is numpy.longdouble; where that is no wider than float64, it errs as much itself on float64.
@@ -67,108 +68,126 @@ class Verdict:
 
     name: str
     dtype: str
+    promised: float = UNITS
     units: float = 0.0
-    constant_is_bias: bool = True
+    constants_are_exact: bool = True
     same_bits: bool = True
 
     @property
     def passed(self) -> bool:
         """Whether every promise was kept."""
-        limit = UNITS + (JUDGE_UNITS if self.dtype == "float64" else 0)
-        return self.units <= limit and self.constant_is_bias and self.same_bits
+        limit = self.promised + (JUDGE_UNITS if self.dtype == "float64" else 0)
+        return self.units <= limit and self.constants_are_exact and self.same_bits
+
+    def see(self, units: Array) -> None:
+        """Take note of errors; a NaN stays and fails."""
+        self.units = float(np.maximum(self.units, units.max()))
 
     def __str__(self) -> str:
-        remarks = "" if self.constant_is_bias else ", constant groups are not exactly bias"
+        remarks = "" if self.constants_are_exact else ", constant groups are not exact"
         remarks += "" if self.same_bits else ", bits differ between levels or numbers of threads"
         verdict = "PASS" if self.passed else "FAIL"
         return f"{verdict}  {self.name:22} {self.dtype}  worst error {self.units:.2f} units{remarks}"
 
 
-def _standardise(
-    x: Array, grouped: tuple[int, ...], axes: tuple[int, ...], eps: float, centred: bool = True
-) -> Array:
-    """Return xhat of the groups that `axes` of ``x.reshape(grouped)`` run over."""
+def rows(x: Array, axis: int) -> Groups:
+    """Each row is a group."""
+    return x.shape, (axis,)
+
+
+def halves(x: Array, axis: int) -> Groups:
+    """Half the channels of a sample are a group."""
+    grouped = (*x.shape[:axis], 2, x.shape[axis] // 2, *x.shape[axis + 1 :])
+    return grouped, tuple(i for i in range(1, len(grouped)) if i != axis)
+
+
+def instances(x: Array, axis: int) -> Groups:
+    """Each channel of a sample is a group."""
+    return x.shape, tuple(i for i in range(1, x.ndim) if i != axis)
+
+
+def batches(x: Array, axis: int) -> Groups:
+    """Each channel is a group."""
+    return x.shape, tuple(i for i in range(x.ndim) if i != axis)
+
+
+def standardise(x: Array, groups: Groups, eps: float, centred: bool = True) -> tuple[Array, Array]:
+    """Return xhat and rstd in extended precision, in the groups' shape."""
+    grouped, axes = groups
     d = x.astype(np.longdouble).reshape(grouped)
     if centred:
+        d -= d[tuple(slice(1 if i in axes else None) for i in range(d.ndim))]  # equal values become exactly 0
         d -= d.mean(axes, keepdims=True)
         d -= d.mean(axes, keepdims=True)  # what the rounding of the first mean left
     root = np.sqrt(np.square(d).mean(axes, keepdims=True) + np.longdouble(eps))
-    return np.divide(d, root, out=np.zeros_like(d), where=root > 0).reshape(x.shape)
+    rstd = np.divide(1, root, out=np.zeros_like(root), where=root > 0)
+    return d * rstd, rstd
 
 
-def _exact_layer_norm(x: Array, eps: float, axis: int) -> Array:
-    return _standardise(x, x.shape, (axis,), eps)
+def _exact(
+    groups: Callable[[Array, int], Groups], centred: bool = True
+) -> Callable[[Array, float, int], Array]:
+    """Return the function that is an Op's `exact`."""
+    return lambda x, eps, axis: standardise(x, groups(x, axis), eps, centred)[0].reshape(x.shape)
 
 
-def _exact_rms_norm(x: Array, eps: float, axis: int) -> Array:
-    return _standardise(x, x.shape, (axis,), eps, centred=False)
-
-
-def _exact_group_norm(x: Array, eps: float, axis: int) -> Array:
-    grouped = (*x.shape[:axis], 2, x.shape[axis] // 2, *x.shape[axis + 1 :])
-    return _standardise(x, grouped, tuple(i for i in range(1, len(grouped)) if i != axis), eps)
-
-
-def _exact_instance_norm(x: Array, eps: float, axis: int) -> Array:
-    return _standardise(x, x.shape, tuple(i for i in range(1, x.ndim) if i != axis), eps)
-
-
-def _exact_batch_norm(x: Array, eps: float, axis: int) -> Array:
-    return _standardise(x, x.shape, tuple(i for i in range(x.ndim) if i != axis), eps)
-
-
-def _running_statistics(x: Array, axis: int) -> tuple[Array, Array]:
+def running_statistics(x: Array, axis: int) -> tuple[Array, Array]:
     """Return some mean and variance (channels,) that suit `x`."""
     mean = np.moveaxis(x, axis, 0).reshape(x.shape[axis], -1)[:, 0].copy()
     return mean, 1 + abs(mean)
 
 
 def _exact_inference(x: Array, eps: float, axis: int) -> Array:
-    mean, var = (_along(statistic, x, axis) for statistic in _running_statistics(x, axis))
+    mean, var = (along(statistic, x, axis) for statistic in running_statistics(x, axis))
     return (x.astype(np.longdouble) - mean) / np.sqrt(var.astype(np.longdouble) + np.longdouble(eps))
 
 
 def _run_inference(x: Array, w: Array, b: Array, eps: float, axis: int) -> Array:
-    return cnorm.batch_norm(x, *_running_statistics(x, axis), w, b, eps=eps, axis=axis)
+    return cnorm.batch_norm(x, *running_statistics(x, axis), w, b, eps=eps, axis=axis)
 
 
-def _along(parameter: Array, x: Array, axis: int) -> Array:
+def along(parameter: Array, x: Array, axis: int) -> Array:
     """Shape a parameter (channels,) to broadcast against `x`."""
     return parameter.reshape([-1 if i == axis else 1 for i in range(x.ndim)])
 
 
-_ROWS = tuple((shape, 1) for shape in ROWS)
-_COLUMNS = tuple((shape, 1) for shape in COLUMNS)
-_IMAGES = tuple((shape, 1) for shape in IMAGES) + tuple(
+ROW_LAYOUTS = tuple((shape, 1) for shape in ROWS)
+COLUMN_LAYOUTS = tuple((shape, 1) for shape in COLUMNS)
+IMAGE_LAYOUTS = tuple((shape, 1) for shape in IMAGES) + tuple(
     ((n, *spatial, c), 1 + len(spatial)) for n, c, *spatial in IMAGES
 )
 
 OPS = (
-    Op("layer_norm", lambda x, w, b, eps, _: cnorm.layer_norm(x, None, w, b, eps), _exact_layer_norm, _ROWS),
-    Op("rms_norm", lambda x, w, b, eps, _: cnorm.rms_norm(x, None, w, eps, bias=b), _exact_rms_norm, _ROWS),
+    Op("layer_norm", lambda x, w, b, eps, _: cnorm.layer_norm(x, None, w, b, eps), _exact(rows), ROW_LAYOUTS),
+    Op(
+        "rms_norm",
+        lambda x, w, b, eps, _: cnorm.rms_norm(x, None, w, eps, bias=b),
+        _exact(rows, centred=False),
+        ROW_LAYOUTS,
+    ),
     Op(
         "group_norm",
         lambda x, w, b, eps, axis: cnorm.group_norm(x, 2, w, b, eps, axis=axis),
-        _exact_group_norm,
-        _IMAGES,
+        _exact(halves),
+        IMAGE_LAYOUTS,
     ),
     Op(
         "instance_norm",
         lambda x, w, b, eps, axis: cnorm.instance_norm(x, weight=w, bias=b, eps=eps, axis=axis),
-        _exact_instance_norm,
-        _IMAGES,
+        _exact(instances),
+        IMAGE_LAYOUTS,
     ),
     Op(
         "batch_norm, training",
         lambda x, w, b, eps, axis: cnorm.batch_norm(x, None, None, w, b, True, eps=eps, axis=axis),
-        _exact_batch_norm,
-        _IMAGES + _COLUMNS,
+        _exact(batches),
+        IMAGE_LAYOUTS + COLUMN_LAYOUTS,
     ),
-    Op("batch_norm, inference", _run_inference, _exact_inference, _IMAGES + _COLUMNS),
+    Op("batch_norm, inference", _run_inference, _exact_inference, IMAGE_LAYOUTS + COLUMN_LAYOUTS),
 )
 
 
-def _variants() -> Iterator[None]:
+def variants() -> Iterator[None]:
     """Set every level with the default number of threads, then one thread; restore both at the end."""
     level = cnorm.isa()
     try:
@@ -192,13 +211,12 @@ def judge(op: Op, dtype: str) -> Verdict:
             w, b = rng.uniform(-3, 3, (2, shape[axis])).astype(dtype)
             y = op.run(x, w, b, trap.eps, axis)
             xhat = op.exact(x, trap.eps, axis)
-            weight, bias = _along(w, x, axis), _along(b, x, axis)
+            weight, bias = along(w, x, axis), along(b, x, axis)
             unit = roundoff * (np.maximum(1, abs(xhat)) * abs(weight) + abs(bias))
-            units = (abs(y - (xhat * weight + bias)) / unit).max()
-            verdict.units = float(np.maximum(verdict.units, units))  # a NaN stays and fails
+            verdict.see(abs(y - (xhat * weight + bias)) / unit)
             if trap.spread == 0 and op.name != "rms_norm":
-                verdict.constant_is_bias &= bool((y == bias).all())
-            for _ in _variants():
+                verdict.constants_are_exact &= bool((y == bias).all())
+            for _ in variants():
                 again = op.run(x, w, b, trap.eps, axis)
                 verdict.same_bits &= again.tobytes() == y.tobytes()
     return verdict

@@ -1,4 +1,7 @@
-"""The timing behind ``python -m cnorm``: every op beside the same formula in plain NumPy."""
+"""The timing behind ``python -m cnorm``: every op beside the same formula in plain NumPy.
+
+Gradients: _speedtest_backward.py.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +78,7 @@ PAIRS: tuple[tuple[str, tuple[int, ...], Callable[..., Array], Callable[..., Arr
 )
 
 
-def _seconds(call: Callable[..., Array], *arguments: Array) -> float:
+def seconds(call: Callable[..., Any], *arguments: Array) -> float:
     """Return the shortest time of some calls, after one that is not counted."""
     call(*arguments)
     times: list[float] = []
@@ -86,6 +89,12 @@ def _seconds(call: Callable[..., Array], *arguments: Array) -> float:
     return min(times)
 
 
+def report(name: str, shape: tuple[int, ...], traffic: float, ours: float, numpys: float) -> None:
+    """Print GB/s of both, from the bytes of useful traffic and their seconds."""
+    label = f"{name} {' x '.join(map(str, shape))}"
+    print(f"{label:48}{1e-9 * traffic / ours:9.2f} {1e-9 * traffic / numpys:8.2f}")
+
+
 def run() -> None:
     """Print GB/s of useful traffic, one read of x and one write of y, for cnorm and for NumPy."""
     rng = np.random.default_rng(2)
@@ -93,8 +102,4 @@ def run() -> None:
     for name, shape, ours, numpys in PAIRS:
         x = rng.standard_normal(shape, np.float32)
         w, b = rng.uniform(-3, 3, (2, shape[1])).astype(np.float32)
-        traffic = 2e-9 * x.nbytes
-        mine = traffic / _seconds(ours, x, w, b)
-        theirs = traffic / _seconds(numpys, x, w, b)
-        label = f"{name} {' x '.join(map(str, shape))}"
-        print(f"{label:48}{mine:9.2f} {theirs:8.2f}")
+        report(name, shape, 2 * x.nbytes, seconds(ours, x, w, b), seconds(numpys, x, w, b))

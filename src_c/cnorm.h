@@ -142,6 +142,82 @@ CNORM_API cnorm_status cnorm_batch_norm_inference_f64(double *y, const double *x
                                                       size_t channels, size_t spatial, double eps, cnorm_layout layout,
                                                       void *workspace, size_t workspace_size);
 
+/* Backward passes. dy and x as the forward's y and x; mean and rstd as it returned them; weight (or NULL) as it was given.
+ * dx, dweight, dbias: what is not wanted may be NULL; parameter gradients are sums over the whole call, written and not
+ * added to. dx may be dy itself; any other overlap of an output is refused. With hat = (x - mean) * rstd, g = dy * weight:
+ *
+ *     dx = rstd * (g - average(g) - hat * average(g * hat)),   dweight = sum(dy * hat),   dbias = sum(dy)
+ *
+ * averages over a group, sums over all that share a parameter. What the rounding of the saved mean left is put right. */
+CNORM_API size_t cnorm_layer_norm_backward_workspace_f32(size_t rows, size_t cols);
+CNORM_API size_t cnorm_layer_norm_backward_workspace_f64(size_t rows, size_t cols);
+CNORM_API cnorm_status cnorm_layer_norm_backward_f32(float *dx, float *dweight, float *dbias, const float *dy,
+                                                     const float *x, const float *mean, const float *rstd,
+                                                     const float *weight, size_t rows, size_t cols, void *workspace,
+                                                     size_t workspace_size);
+CNORM_API cnorm_status cnorm_layer_norm_backward_f64(double *dx, double *dweight, double *dbias, const double *dy,
+                                                     const double *x, const double *mean, const double *rstd,
+                                                     const double *weight, size_t rows, size_t cols, void *workspace,
+                                                     size_t workspace_size);
+
+/* hat = x * rstd, g = dy * (weight_offset + weight), and no average(g). */
+CNORM_API size_t cnorm_rms_norm_backward_workspace_f32(size_t rows, size_t cols);
+CNORM_API size_t cnorm_rms_norm_backward_workspace_f64(size_t rows, size_t cols);
+CNORM_API cnorm_status cnorm_rms_norm_backward_f32(float *dx, float *dweight, float *dbias, const float *dy,
+                                                   const float *x, const float *rstd, const float *weight, size_t rows,
+                                                   size_t cols, double weight_offset, void *workspace,
+                                                   size_t workspace_size);
+CNORM_API cnorm_status cnorm_rms_norm_backward_f64(double *dx, double *dweight, double *dbias, const double *dy,
+                                                   const double *x, const double *rstd, const double *weight,
+                                                   size_t rows, size_t cols, double weight_offset, void *workspace,
+                                                   size_t workspace_size);
+
+CNORM_API size_t cnorm_group_norm_backward_workspace_f32(size_t batch, size_t channels, size_t spatial, size_t groups,
+                                                         cnorm_layout layout);
+CNORM_API size_t cnorm_group_norm_backward_workspace_f64(size_t batch, size_t channels, size_t spatial, size_t groups,
+                                                         cnorm_layout layout);
+CNORM_API cnorm_status cnorm_group_norm_backward_f32(float *dx, float *dweight, float *dbias, const float *dy,
+                                                     const float *x, const float *mean, const float *rstd,
+                                                     const float *weight, size_t batch, size_t channels, size_t spatial,
+                                                     size_t groups, cnorm_layout layout, void *workspace,
+                                                     size_t workspace_size);
+CNORM_API cnorm_status cnorm_group_norm_backward_f64(double *dx, double *dweight, double *dbias, const double *dy,
+                                                     const double *x, const double *mean, const double *rstd,
+                                                     const double *weight, size_t batch, size_t channels,
+                                                     size_t spatial, size_t groups, cnorm_layout layout,
+                                                     void *workspace, size_t workspace_size);
+
+CNORM_API size_t cnorm_instance_norm_backward_workspace_f32(size_t batch, size_t channels, size_t spatial,
+                                                            cnorm_layout layout);
+CNORM_API size_t cnorm_instance_norm_backward_workspace_f64(size_t batch, size_t channels, size_t spatial,
+                                                            cnorm_layout layout);
+CNORM_API cnorm_status cnorm_instance_norm_backward_f32(float *dx, float *dweight, float *dbias, const float *dy,
+                                                        const float *x, const float *mean, const float *rstd,
+                                                        const float *weight, size_t batch, size_t channels,
+                                                        size_t spatial, cnorm_layout layout, void *workspace,
+                                                        size_t workspace_size);
+CNORM_API cnorm_status cnorm_instance_norm_backward_f64(double *dx, double *dweight, double *dbias, const double *dy,
+                                                        const double *x, const double *mean, const double *rstd,
+                                                        const double *weight, size_t batch, size_t channels,
+                                                        size_t spatial, cnorm_layout layout, void *workspace,
+                                                        size_t workspace_size);
+
+/* With `training` 0 the statistics are constants: dx = dy * weight * rstd. */
+CNORM_API size_t cnorm_batch_norm_backward_workspace_f32(size_t batch, size_t channels, size_t spatial,
+                                                         cnorm_layout layout);
+CNORM_API size_t cnorm_batch_norm_backward_workspace_f64(size_t batch, size_t channels, size_t spatial,
+                                                         cnorm_layout layout);
+CNORM_API cnorm_status cnorm_batch_norm_backward_f32(float *dx, float *dweight, float *dbias, const float *dy,
+                                                     const float *x, const float *mean, const float *rstd,
+                                                     const float *weight, size_t batch, size_t channels, size_t spatial,
+                                                     int training, cnorm_layout layout, void *workspace,
+                                                     size_t workspace_size);
+CNORM_API cnorm_status cnorm_batch_norm_backward_f64(double *dx, double *dweight, double *dbias, const double *dy,
+                                                     const double *x, const double *mean, const double *rstd,
+                                                     const double *weight, size_t batch, size_t channels,
+                                                     size_t spatial, int training, cnorm_layout layout, void *workspace,
+                                                     size_t workspace_size);
+
 /* y = x, n elements, threaded: the machine's own limit, which the speed of the norms is given against. `stream`: store
  * past the caches. y and x do not overlap. */
 CNORM_API cnorm_status cnorm_copy_f32(float *y, const float *x, size_t n, int stream);

@@ -11,17 +11,33 @@ typedef struct CN_TABLE {
     size_t (*layer_norm_workspace)(size_t rows, size_t cols);
     void (*layer_norm_forward)(real *y, real *mean, real *rstd, const real *x, const real *weight, const real *bias,
                                size_t rows, size_t cols, double eps, cn_work work, void *workspace);
+    size_t (*layer_norm_backward_workspace)(size_t rows, size_t cols);
+    void (*layer_norm_backward)(real *dx, real *dweight, real *dbias, const real *dy, const real *x, const real *mean,
+                                const real *rstd, const real *weight, size_t rows, size_t cols, cn_work work,
+                                void *workspace);
     size_t (*rms_norm_workspace)(size_t rows, size_t cols);
     void (*rms_norm_forward)(real *y, real *rstd, const real *x, const real *weight, const real *bias, size_t rows,
                              size_t cols, double eps, double weight_offset, cn_work work, void *workspace);
+    size_t (*rms_norm_backward_workspace)(size_t rows, size_t cols);
+    void (*rms_norm_backward)(real *dx, real *dweight, real *dbias, const real *dy, const real *x, const real *rstd,
+                              const real *weight, size_t rows, size_t cols, double weight_offset, cn_work work,
+                              void *workspace);
     size_t (*group_norm_workspace)(size_t batch, size_t channels, size_t spatial, size_t groups, bool last);
     void (*group_norm_forward)(real *y, real *mean, real *rstd, const real *x, const real *weight, const real *bias,
                                size_t batch, size_t channels, size_t spatial, size_t groups, double eps, bool last,
                                cn_work work, void *workspace);
+    size_t (*group_norm_backward_workspace)(size_t batch, size_t channels, size_t spatial, size_t groups, bool last);
+    void (*group_norm_backward)(real *dx, real *dweight, real *dbias, const real *dy, const real *x, const real *mean,
+                                const real *rstd, const real *weight, size_t batch, size_t channels, size_t spatial,
+                                size_t groups, bool last, cn_work work, void *workspace);
     size_t (*instance_norm_workspace)(size_t batch, size_t channels, size_t spatial, bool last);
     void (*instance_norm_forward)(real *y, real *mean, real *rstd, real *running_mean, real *running_var, const real *x,
                                   const real *weight, const real *bias, size_t batch, size_t channels, size_t spatial,
                                   double eps, double momentum, bool last, cn_work work, void *workspace);
+    size_t (*instance_norm_backward_workspace)(size_t batch, size_t channels, size_t spatial, bool last);
+    void (*instance_norm_backward)(real *dx, real *dweight, real *dbias, const real *dy, const real *x,
+                                   const real *mean, const real *rstd, const real *weight, size_t batch,
+                                   size_t channels, size_t spatial, bool last, cn_work work, void *workspace);
     size_t (*batch_norm_workspace)(size_t batch, size_t channels, size_t spatial, bool last);
     void (*batch_norm_forward)(real *y, real *mean, real *rstd, real *running_mean, real *running_var, const real *x,
                                const real *weight, const real *bias, size_t batch, size_t channels, size_t spatial,
@@ -30,6 +46,10 @@ typedef struct CN_TABLE {
     void (*batch_norm_inference)(real *y, const real *x, const real *mean, const real *var, const real *weight,
                                  const real *bias, size_t batch, size_t channels, size_t spatial, double eps, bool last,
                                  cn_work work, void *workspace);
+    size_t (*batch_norm_backward_workspace)(size_t batch, size_t channels, size_t spatial, bool last);
+    void (*batch_norm_backward)(real *dx, real *dweight, real *dbias, const real *dy, const real *x, const real *mean,
+                                const real *rstd, const real *weight, size_t batch, size_t channels, size_t spatial,
+                                bool training, bool last, cn_work work, void *workspace);
     void (*copy)(real *y, const real *x, size_t n, cn_work work);
 } CN_TABLE;
 

@@ -7,53 +7,29 @@ from pathlib import Path
 
 import pytest
 
+from gradients import BACKWARDS
 from norms import NORMS
 from processes import answer
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="protects pages with Linux's mprotect")
 
-CODE = """
-import ctypes
-import mmap
+SIZES = """
 import sys
 
 sys.path.insert(0, {tests!r})
 import numpy as np
 
 import cnorm
-from norms import NORMS, Parameters
+from guard_pages import guarded, release
 from traps import TRAPS
 
-PAGE = mmap.PAGESIZE
-libc = ctypes.CDLL(None, use_errno=True)
-maps = []
+sizes = [(5, n) for n in range(2, 71)] + [(15, 255), (5, 4099), (60, 4099)]
+"""
 
-
-def guarded(array, at_end, writeable=False):
-    \"\"\"A copy between two pages without access, at the end or at the beginning of what lies between.\"\"\"
-    inner = max(1, -(-array.nbytes // PAGE)) * PAGE
-    memory = mmap.mmap(-1, inner + 2 * PAGE)
-    whole = np.frombuffer(memory, np.uint8)
-    start = PAGE + (inner - array.nbytes if at_end else 0)
-    view = whole[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
-    view[...] = array
-    address = whole.ctypes.data
-    for page in (address, address + PAGE + inner):
-        assert libc.mprotect(ctypes.c_void_p(page), PAGE, 0) == 0
-    if not writeable:
-        assert libc.mprotect(ctypes.c_void_p(address + PAGE), inner, 1) == 0
-    maps.append((memory, address, inner))
-    return view
-
-
-def release():
-    for memory, address, inner in maps:
-        libc.mprotect(ctypes.c_void_p(address), inner + 2 * PAGE, 3)
-    maps.clear()
-
+FORWARD = """
+from norms import NORMS, Parameters
 
 (norm,) = [n for n in NORMS if n.name == {name!r}]
-sizes = [(5, n) for n in range(2, 71)] + [(15, 255), (5, 4099), (60, 4099)]
 for level in cnorm.isa_levels():
     cnorm.set_isa(level)
     for dtype in (np.float32, np.float64):
@@ -74,8 +50,50 @@ for level in cnorm.isa_levels():
 print("passed")
 """
 
+#: By the backend's own functions, which are given dweight and dbias too.
+BACKWARD = """
+import layouts
+from cnorm._backend import active
+from gradients import BACKWARDS, upstream
+from norms import GROUPS
+
+(backward,) = [b for b in BACKWARDS if b.name == {name!r}]
+kernel = getattr(active, backward.norm.op + "_backward")
+options = {{
+    "layer_norm": [], "rms_norm": [0.0], "group_norm": [GROUPS], "instance_norm": [],
+    "batch_norm training": [True], "batch_norm inference": [False],
+}}[backward.name]
+for level in cnorm.isa_levels():
+    cnorm.set_isa(level)
+    for dtype in (np.float32, np.float64):
+        for rows, elements in sizes:
+            x = TRAPS[2](rows, elements, dtype)
+            for layout in (layouts.contiguous, layouts.channels_last)[: 1 + backward.norm.channels]:
+                case = backward.case(x, upstream(x), 1e-5, layout)
+                wanted = backward.of(case)
+                arrays = [case.dy, case.x, *(s.reshape(-1) for s in case.statistics), case.p.weight]
+                place = [layout is layouts.channels_last] if backward.norm.channels else []
+                for at_end in (True, False):
+                    inputs = [guarded(array, at_end) for array in arrays]
+                    outputs = [guarded(np.zeros_like(w), at_end, writeable=True) for w in wanted]
+                    kernel(*inputs, *options, *place, *outputs)
+                    assert all(map(np.array_equal, outputs, wanted))
+                    del inputs, outputs
+                    release()
+print("passed")
+"""
+
+
+def _passes(code: str, name: str) -> bool:
+    """In a process of its own, which a stray access would kill."""
+    return answer((SIZES + code).format(tests=str(Path(__file__).parent), name=name)) == "passed"
+
 
 @pytest.mark.parametrize("name", [norm.name for norm in NORMS])
 def test_guard_pages(name: str) -> None:
-    """In a process of its own, which a stray access would kill."""
-    assert answer(CODE.format(tests=str(Path(__file__).parent), name=name)) == "passed"
+    assert _passes(FORWARD, name)
+
+
+@pytest.mark.parametrize("name", [backward.name for backward in BACKWARDS])
+def test_guard_pages_of_gradients(name: str) -> None:
+    assert _passes(BACKWARD, name)

@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import shutil
-import subprocess
-import sys
-import sysconfig
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -16,6 +10,7 @@ import pytest
 
 import cnorm
 import oracle
+from consumer import build
 from norms import far_from_one
 from traps import TRAPS
 
@@ -90,42 +85,10 @@ def batch_norm_inference(const floating[:, :, ::1] x, const floating[::1] mean, 
     return status
 """
 
-SETUP = """
-from setuptools import Extension, setup
-from Cython.Build import cythonize
-setup(name="consumer", ext_modules=cythonize([Extension("consumer", ["consumer.pyx"])], quiet=True))
-"""
-
 
 @pytest.fixture(scope="module")
 def consumer(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
-    """The compiled module, built as users build theirs: nothing of cnorm's source tree, no library."""
-    if cnorm.backend != "native":
-        pytest.skip("only the native backend has this, and this run uses the Python one")
-    pytest.importorskip("Cython")
-    pytest.importorskip("setuptools")
-    compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
-    if shutil.which(compiler) is None:
-        pytest.skip(f"no C compiler: {compiler}")
-    folder = tmp_path_factory.mktemp("consumer")
-    (folder / "consumer.pyx").write_text(MODULE)
-    (folder / "setup.py").write_text(SETUP)
-    build = subprocess.run(
-        [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert build.returncode == 0, build.stdout[-3000:] + build.stderr[-3000:]
-    path = next(p for p in Path(folder).glob("consumer.*") if p.suffix in (".so", ".pyd"))
-    spec = importlib.util.spec_from_file_location("consumer", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return build("consumer", MODULE, tmp_path_factory.mktemp("consumer"))
 
 
 def _rows(dtype: Any) -> np.ndarray:

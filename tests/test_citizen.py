@@ -18,12 +18,16 @@ import numpy as np
 import pytest
 
 import cnorm
-from norms import NORMS, Norm, Parameters
+from calls import FUNCTIONS, Call, Function
+from layouts import contiguous, reversed_last, steps
 from placement import digest
 from processes import answer
 from traps import TRAPS
 
-each_norm = pytest.mark.parametrize("norm", NORMS, ids=lambda norm: norm.name)
+each_function = pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.name)
+
+#: How the errors of mistaken calls begin.
+MISTAKE = "^(eps|need): expected "
 
 #: Small, and large enough for a parallel region.
 SIZES = ((15, 9), (60, 4099))
@@ -34,18 +38,16 @@ ON_LINUX = sys.platform == "linux"
 # Inputs -----------------------------------------------------------------------------------------------------
 
 
-@each_norm
-def test_inputs_keep_their_bytes(norm: Norm, dtype: Any, level: str) -> None:
+@each_function
+def test_inputs_keep_their_bytes(function: Function, dtype: Any, level: str) -> None:
     for trap in (TRAPS[2], TRAPS[-1]):
         for rows, elements in SIZES:
-            x = norm.arrange(trap(rows, elements, dtype))
-            p = norm.parameters(x)
-            inputs = [x, *(v for v in vars(p).values() if v is not None)]
-            before = [v.tobytes() for v in inputs]
-            for v in inputs:
+            call = function.call(trap(rows, elements, dtype), trap.eps)
+            before = [v.tobytes() for v in call.inputs]
+            for v in call.inputs:
                 v.flags.writeable = False
-            norm.call(x, p, trap.eps, out=np.empty_like(x))
-            assert [v.tobytes() for v in inputs] == before
+            call.results(out=np.empty_like(call.x))
+            assert [v.tobytes() for v in call.inputs] == before
 
 
 # The floating-point environment -----------------------------------------------------------------------------
@@ -84,26 +86,25 @@ def _control_bits() -> tuple[int, int]:
     return environment.control, environment.mxcsr & ~EXCEPTION_FLAGS
 
 
-@each_norm
-def test_subnormals_and_rounding_work_as_before(norm: Norm, dtype: Any, level: str) -> None:
+@each_function
+def test_subnormals_and_rounding_work_as_before(function: Function, dtype: Any, level: str) -> None:
     assert all(_behaviour())
     for trap in TRAPS[::5]:
         for rows, elements in SIZES:
-            x = norm.arrange(trap(rows, elements, dtype))
-            norm.call(x, norm.parameters(x), trap.eps)
-    with pytest.raises(ValueError, match="eps"):
-        norm.call(x, norm.parameters(x), -1.0)
+            call = function.call(trap(rows, elements, dtype), trap.eps)
+            call.results()
+    with pytest.raises(ValueError, match=MISTAKE):
+        call.mistaken()
     assert all(_behaviour())
 
 
 @pytest.mark.skipif(not HAS_FENV, reason="reads glibc's fenv_t of x86-64")
-@each_norm
-def test_no_control_bit_changes(norm: Norm, dtype: Any, level: str) -> None:
+@each_function
+def test_no_control_bit_changes(function: Function, dtype: Any, level: str) -> None:
     before = _control_bits()
     for trap in TRAPS[::5]:
         for rows, elements in SIZES:
-            x = norm.arrange(trap(rows, elements, dtype))
-            norm.call(x, norm.parameters(x), trap.eps)
+            function.call(trap(rows, elements, dtype), trap.eps).results()
             assert _control_bits() == before
 
 
@@ -118,7 +119,7 @@ def test_a_foreign_environment_is_left_as_it_is() -> None:
         from test_citizen import _Environment, _control_bits
         libm = ctypes.CDLL("libm.so.6")
         x = np.linspace(-1, 1, 60 * 4099, dtype=np.float32).reshape(60, 4099)
-        cnorm.layer_norm(x)
+        y, mean, rstd = cnorm.layer_norm(x, return_stats=True)
         environment = _Environment()
         libm.fegetenv(ctypes.byref(environment))
         environment.mxcsr |= 0x8040 | 0x4000  # flush to zero, denormals are zero, round upwards
@@ -127,23 +128,26 @@ def test_a_foreign_environment_is_left_as_it_is() -> None:
         for op in (cnorm.layer_norm, cnorm.rms_norm):
             op(x)
             op(x[:1, :9])
+        for some in (slice(60), slice(1)):
+            cnorm.layer_norm_backward(y[some], x[some], mean[some], rstd[some], need=("x", "weight"))
+            cnorm.rms_norm_backward(y[some], x[some], rstd[some])
         assert _control_bits() == before, (_control_bits(), before)
         print("passed")
     """
     assert answer(code) == "passed"
 
 
-@each_norm
-def test_numpys_error_handling_sees_nothing(norm: Norm, dtype: Any) -> None:
+@each_function
+def test_numpys_error_handling_sees_nothing(function: Function, dtype: Any) -> None:
     """Overflow, underflow or division inside is nobody's business, even where NumPy is told to raise."""
     state = np.geterr()
     for trap in TRAPS:
-        x = norm.arrange(trap(15, 9, dtype))
-        p = norm.parameters(x)
+        rows = trap(15, 9, dtype)
+        calls = [function.call(rows, trap.eps, layout) for layout in (contiguous, reversed_last)]
         with warnings.catch_warnings(), np.errstate(all="raise"):
             warnings.simplefilter("error")
-            norm.call(x, p, trap.eps, return_stats=True)
-            norm.call(x[..., ::-1], p, trap.eps) if norm.channels else norm.call(x[::-1], p, trap.eps)
+            for call in calls:
+                call.results()
     assert np.geterr() == state
 
 
@@ -151,22 +155,24 @@ def test_sixteen_bit_overflow_warns_nobody() -> None:
     x = np.array([[-1, 1, 5]], np.float16)
     with warnings.catch_warnings(), np.errstate(all="raise"):
         warnings.simplefilter("error")
-        y = cnorm.layer_norm(x, 3, np.full(3, 1e6, np.float32))
+        weight = np.full(3, 1e6, np.float32)
+        y, mean, rstd = cnorm.layer_norm(x, 3, weight, return_stats=True)
+        gradients = cnorm.layer_norm_backward(x[:, ::-1], x, mean, rstd, weight)
     assert np.isinf(y).any()
+    assert np.isinf(gradients.x).any()
 
 
 # Threads ----------------------------------------------------------------------------------------------------
 
 
-@each_norm
-def test_sixteen_python_threads_at_once(norm: Norm) -> None:
+@each_function
+def test_sixteen_python_threads_at_once(function: Function) -> None:
     """Different inputs and sizes in each, large ones among them, while the thread setting changes."""
-    problems = []
+    calls: list[Call] = []
     for i in range(16):
         rows, elements = ((15, 9), (15, 255), (60, 4099), (5, 20_001))[i % 4]
-        x = norm.arrange(TRAPS[2](rows, elements + i, np.float32 if i % 3 else np.float64))
-        problems.append((x, norm.parameters(x)))
-    wanted = [digest([norm.call(x, p, 1e-5)]) for x, p in problems]
+        calls.append(function.call(TRAPS[2](rows, elements + i, np.float32 if i % 3 else np.float64)))
+    wanted = [digest(call.results()) for call in calls]
     start = threading.Barrier(16)
 
     def work(i: int) -> set[str]:
@@ -175,7 +181,7 @@ def test_sixteen_python_threads_at_once(norm: Norm) -> None:
         for repeat in range(12):
             if i == 0:
                 cnorm.set_num_threads(1 + repeat % 4)
-            seen.add(digest([norm.call(*problems[i], 1e-5)]))
+            seen.add(digest(calls[i].results()))
         return seen
 
     with ThreadPoolExecutor(16) as pool:
@@ -183,21 +189,19 @@ def test_sixteen_python_threads_at_once(norm: Norm) -> None:
     assert results == [{w} for w in wanted]
 
 
-def test_one_input_read_by_many_threads(dtype: Any) -> None:
-    x = TRAPS[0](60, 4099, dtype)
-    wanted = digest([cnorm.layer_norm(x)])
+@each_function
+def test_one_input_read_by_many_threads(function: Function, dtype: Any) -> None:
+    call = function.call(TRAPS[0](60, 4099, dtype))
+    wanted = digest(call.results())
     with ThreadPoolExecutor(8) as pool:
-        assert set(pool.map(lambda _: digest([cnorm.layer_norm(x)]), range(32))) == {wanted}
+        assert set(pool.map(lambda _: digest(call.results()), range(32))) == {wanted}
 
 
-@each_norm
-def test_the_gil_is_released(norm: Norm) -> None:
+@each_function
+def test_the_gil_is_released(function: Function) -> None:
     """Another thread runs in the middle of a long call, and not only before and after it."""
-    x = norm.arrange(np.resize(np.arange(1009, dtype=np.float32), (5, 3_000_003)))
-    p = Parameters()
-    if norm.running:
-        p.running_mean, p.running_var = np.zeros(5, np.float32), np.ones(5, np.float32)
-    out = np.empty_like(x)
+    call = function.call(np.resize(np.arange(1009, dtype=np.float32), (5, 1_000_003)), affine=False)
+    out = np.empty_like(call.x)
     cnorm.set_num_threads(1)
     stamps: list[float] = []
     done = threading.Event()
@@ -213,7 +217,7 @@ def test_the_gil_is_released(norm: Norm) -> None:
         middles = 0
         for _ in range(20):  # one busy moment of the machine is no proof that the lock was held
             begin = time.perf_counter()
-            norm.call(x, p, 1e-5, out=out)
+            call.results(out=out)
             end = time.perf_counter()
             fifth = (end - begin) / 5
             middles += sum(begin + fifth < stamp < end - fifth for stamp in stamps)
@@ -237,10 +241,13 @@ FORK = """
     cnorm.set_num_threads(4)
     x = np.linspace(-3, 1e4, 60 * 4099, dtype=np.float32).reshape(60, 4099)
     def digest():
-        y = cnorm.layer_norm(x)
-        z = cnorm.batch_norm(x.reshape(60, 4099), training=True)
+        y, *rows = cnorm.layer_norm(x, return_stats=True)
+        z, *channels = cnorm.batch_norm(x, training=True, return_stats=True)
         g = cnorm.group_norm(x.reshape(4, 15, 4099), 5)
-        return hashlib.sha256(y.tobytes() + z.tobytes() + g.tobytes()).hexdigest()
+        needed = {"need": ("x", "weight", "bias")}
+        dy = cnorm.layer_norm_backward(y, x, *rows, **needed)
+        dz = cnorm.batch_norm_backward(z, x, *channels, **needed)
+        return hashlib.sha256(b"".join(a.tobytes() for a in (y, z, g, *dy, *dz))).hexdigest()
     wanted = digest()
     for generation in range(3):
         pid = os.fork()
@@ -274,10 +281,14 @@ def test_forks_beside_threads_that_are_inside_calls() -> None:
         import cnorm
         cnorm.set_num_threads(2)
         x = np.ones((64, 2048), np.float32)  # its outputs are of the recycled size
+        def work_once():
+            y, rstd = cnorm.rms_norm(x, eps=0.0, return_stats=True)
+            gradients = cnorm.rms_norm_backward(y, x, rstd, need=("x", "weight"))
+            return (y == 1).all() and (gradients.x == 0).all() and (gradients.weight == 64).all()
         stop = False
         def work():
             while not stop:
-                cnorm.rms_norm(x)
+                work_once()
         workers = [threading.Thread(target=work) for _ in range(3)]
         for worker in workers:
             worker.start()
@@ -286,8 +297,7 @@ def test_forks_beside_threads_that_are_inside_calls() -> None:
                 pid = os.fork()
                 if pid == 0:
                     signal.alarm(30)
-                    ok = (cnorm.rms_norm(x, eps=0.0) == 1).all() and (cnorm.rms_norm(x, eps=0.0) == 1).all()
-                    os._exit(0 if ok else 1)
+                    os._exit(0 if work_once() and work_once() else 1)
                 assert os.waitpid(pid, 0)[1] == 0
         finally:
             stop = True
@@ -347,22 +357,20 @@ def _resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-@each_norm
-def test_ten_thousand_calls_leak_nothing(norm: Norm) -> None:
+@each_function
+def test_ten_thousand_calls_leak_nothing(function: Function) -> None:
     """Neither blocks of Python's allocator (one object a call would be 10,000) nor memory of the system's."""
-    x = norm.arrange(TRAPS[0](15, 9, np.float32))
-    strided = np.repeat(x, 2, axis=-1)[..., ::2]
-    p = norm.parameters(x)
-    out = np.empty_like(x)
+    call, strided = (function.call(TRAPS[0](15, 9, np.float32), layout=way) for way in (contiguous, steps))
+    out = np.empty_like(call.x)
 
     def calls(times: int) -> None:
         for i in range(times):
-            norm.call(x, p, 1e-5)
-            norm.call(x, p, 1e-5, out=out, return_stats=True)
+            call.results()
+            call.results(out=out)
             if i % 10 == 0:
-                norm.call(strided, p, 1e-5)
-                with pytest.raises(ValueError, match="eps"):
-                    norm.call(x, p, -1.0)
+                strided.results()
+                with pytest.raises(ValueError, match=MISTAKE):
+                    call.mistaken()
 
     calls(300)
     gc.collect()
@@ -374,17 +382,16 @@ def test_ten_thousand_calls_leak_nothing(norm: Norm) -> None:
         assert _resident() - resident < 2 << 20
 
 
-@each_norm
-def test_arguments_keep_their_reference_counts(norm: Norm) -> None:
-    x = norm.arrange(TRAPS[0](15, 9, np.float32))
-    p = norm.parameters(x)
-    out = np.empty_like(x)
-    arrays = [x, out, *(v for v in vars(p).values() if v is not None)]
+@each_function
+def test_arguments_keep_their_reference_counts(function: Function) -> None:
+    call = function.call(TRAPS[0](15, 9, np.float32))
+    out = np.empty_like(call.x)
+    arrays = [out, *call.inputs]
     before = [sys.getrefcount(a) for a in arrays]
     for _ in range(100):
-        norm.call(x, p, 1e-5, out=out, return_stats=True)
-        with pytest.raises(ValueError, match="eps"):
-            norm.call(x, p, -1.0, out=out)
+        call.results(out=out)
+        with pytest.raises(ValueError, match=MISTAKE):
+            call.mistaken(out=out)
     assert [sys.getrefcount(a) for a in arrays] == before
 
 

@@ -163,10 +163,17 @@ def test_importing_cnorm_does_not_import_threadpoolctl() -> None:
     assert answer("import sys, cnorm; print('threadpoolctl' in sys.modules)") == "False"
 
 
+LARGE = {
+    "forward": "cnorm.layer_norm(x)",
+    "backward": "cnorm.layer_norm_backward(x, x, x[:, :1], x[:, :1])",
+}
+
+
 @pytest.mark.usefixtures("native")
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="counts threads in /proc")
-def test_small_work_starts_no_team_and_large_work_does() -> None:
-    code = """
+@pytest.mark.parametrize("large", LARGE.values(), ids=LARGE)
+def test_small_work_starts_no_team_and_large_work_does(large: str) -> None:
+    code = f"""
         import os
         import numpy as np
         import cnorm
@@ -181,8 +188,14 @@ def test_small_work_starts_no_team_and_large_work_does() -> None:
             cnorm.group_norm(x, 4)
             cnorm.instance_norm(x[..., None].repeat(2, -1))
             cnorm.batch_norm(x, training=True)
+            cnorm.layer_norm_backward(x, x, x[:, :1], x[:, :1])
+            cnorm.rms_norm_backward(x, x, x[:, :1])
+            cnorm.group_norm_backward(x, x, x[:, :4], x[:, :4], 4)
+            cnorm.instance_norm_backward(x, x, x, x)
+            cnorm.batch_norm_backward(x, x, x[0], x[0])
         small = threads() - before
-        cnorm.layer_norm(np.ones((4096, 4096), np.float32))
+        x = np.ones((4096, 4096), np.float32)
+        {large}
         print(small, threads() - before)
     """
     small, large = answer(code, OPENBLAS_NUM_THREADS="1").split()
@@ -197,7 +210,9 @@ def test_one_thread_runs_in_the_calling_one() -> None:
         import cnorm
         cnorm.set_num_threads(1)
         before = len(os.listdir("/proc/self/task"))
-        cnorm.layer_norm(np.ones((4096, 1024), np.float32))
+        x = np.ones((4096, 1024), np.float32)
+        y, mean, rstd = cnorm.layer_norm(x, return_stats=True)
+        cnorm.layer_norm_backward(y, x, mean, rstd, need=("x", "weight", "bias"))
         print(len(os.listdir("/proc/self/task")) - before)
     """
     if not os.path.isdir("/proc/self/task"):

@@ -1,16 +1,26 @@
 """The NumPy backend: readable, float64 inside, and the specification of what the kernels compute."""
 
 from cnorm.fallback.batch_norm import batch_norm_inference, batch_norm_training
+from cnorm.fallback.batch_norm_backward import batch_norm_backward
 from cnorm.fallback.group_norm import group_norm
+from cnorm.fallback.group_norm_backward import group_norm_backward
 from cnorm.fallback.instance_norm import instance_norm
+from cnorm.fallback.instance_norm_backward import instance_norm_backward
 from cnorm.fallback.layer_norm import layer_norm
+from cnorm.fallback.layer_norm_backward import layer_norm_backward
 from cnorm.fallback.rms_norm import rms_norm
+from cnorm.fallback.rms_norm_backward import rms_norm_backward
 
 __all__ = [
+    "batch_norm_backward",
     "batch_norm_inference",
     "batch_norm_training",
     "group_norm",
+    "group_norm_backward",
     "instance_norm",
+    "instance_norm_backward",
     "layer_norm",
+    "layer_norm_backward",
     "rms_norm",
+    "rms_norm_backward",
 ]

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 
-def row_mean(x: Array) -> Array:
-    """Mean of each row (rows, cols) -> (rows, 1), all but correctly rounded.
+def row_sum(x: Array) -> Array:
+    """Sum of each row (rows, cols) -> (rows, 1), all but correctly rounded.
 
     The leading bits of a row, cut at 2**-25 of its largest element, add up without any rounding. What is left
     is so small that the rounding in its own sum does not matter.
@@ -25,9 +25,13 @@ def row_mean(x: Array) -> Array:
     peak = np.max(np.abs(x), axis=1, keepdims=True, initial=0)
     cut = np.ldexp(1.0, np.frexp(peak)[1] + 27)
     leading = (x + cut) - cut
-    total = leading.sum(axis=1, keepdims=True) + (x - leading).sum(axis=1, keepdims=True)
-    mean: Array = total / x.shape[1]
-    return mean
+    total: Array = leading.sum(axis=1, keepdims=True) + (x - leading).sum(axis=1, keepdims=True)
+    return total
+
+
+def row_mean(x: Array) -> Array:
+    """Mean of each row (rows, cols) -> (rows, 1)."""
+    return row_sum(x) / x.shape[1]
 
 
 def scaled(x: Array, eps: float) -> tuple[Array, Array]:

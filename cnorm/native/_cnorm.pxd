@@ -34,3 +34,28 @@ cdef int batch_norm_inference_view(
     const floating[:, :, ::1] x, const floating[::1] running_mean, const floating[::1] running_var,
     const floating[::1] weight, const floating[::1] bias, double eps, bint channels_last,
     floating[:, :, ::1] y) noexcept nogil
+
+# Backward: dy, x, dx of one shape; mean and rstd as the forward writes them. dx, dweight and dbias (cols,) or
+# (channels,) may be None where they are not wanted; dx may be dy.
+cdef int layer_norm_backward_view(
+    const floating[:, ::1] dy, const floating[:, ::1] x, const floating[::1] mean, const floating[::1] rstd,
+    const floating[::1] weight, floating[:, ::1] dx, floating[::1] dweight, floating[::1] dbias) noexcept nogil
+
+cdef int rms_norm_backward_view(
+    const floating[:, ::1] dy, const floating[:, ::1] x, const floating[::1] rstd, const floating[::1] weight,
+    double weight_offset, floating[:, ::1] dx, floating[::1] dweight, floating[::1] dbias) noexcept nogil
+
+cdef int group_norm_backward_view(
+    const floating[:, :, ::1] dy, const floating[:, :, ::1] x, const floating[::1] mean, const floating[::1] rstd,
+    size_t groups, const floating[::1] weight, bint channels_last, floating[:, :, ::1] dx, floating[::1] dweight,
+    floating[::1] dbias) noexcept nogil
+
+cdef int instance_norm_backward_view(
+    const floating[:, :, ::1] dy, const floating[:, :, ::1] x, const floating[::1] mean, const floating[::1] rstd,
+    const floating[::1] weight, bint channels_last, floating[:, :, ::1] dx, floating[::1] dweight,
+    floating[::1] dbias) noexcept nogil
+
+cdef int batch_norm_backward_view(
+    const floating[:, :, ::1] dy, const floating[:, :, ::1] x, const floating[::1] mean, const floating[::1] rstd,
+    const floating[::1] weight, bint training, bint channels_last, floating[:, :, ::1] dx, floating[::1] dweight,
+    floating[::1] dbias) noexcept nogil

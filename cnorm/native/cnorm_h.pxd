@@ -90,5 +90,56 @@ cdef extern from "cnorm.h" nogil:
         size_t batch, size_t channels, size_t spatial, double eps, cnorm_layout layout,
         void *workspace, size_t workspace_size)
 
+    size_t cnorm_layer_norm_backward_workspace_f32(size_t rows, size_t cols)
+    size_t cnorm_layer_norm_backward_workspace_f64(size_t rows, size_t cols)
+    cnorm_status cnorm_layer_norm_backward_f32(
+        float *dx, float *dweight, float *dbias, const float *dy, const float *x, const float *mean,
+        const float *rstd, const float *weight, size_t rows, size_t cols, void *workspace, size_t workspace_size)
+    cnorm_status cnorm_layer_norm_backward_f64(
+        double *dx, double *dweight, double *dbias, const double *dy, const double *x, const double *mean,
+        const double *rstd, const double *weight, size_t rows, size_t cols, void *workspace, size_t workspace_size)
+    size_t cnorm_rms_norm_backward_workspace_f32(size_t rows, size_t cols)
+    size_t cnorm_rms_norm_backward_workspace_f64(size_t rows, size_t cols)
+    cnorm_status cnorm_rms_norm_backward_f32(
+        float *dx, float *dweight, float *dbias, const float *dy, const float *x, const float *rstd,
+        const float *weight, size_t rows, size_t cols, double weight_offset, void *workspace, size_t workspace_size)
+    cnorm_status cnorm_rms_norm_backward_f64(
+        double *dx, double *dweight, double *dbias, const double *dy, const double *x, const double *rstd,
+        const double *weight, size_t rows, size_t cols, double weight_offset, void *workspace, size_t workspace_size)
+    size_t cnorm_group_norm_backward_workspace_f32(
+        size_t batch, size_t channels, size_t spatial, size_t groups, cnorm_layout layout)
+    size_t cnorm_group_norm_backward_workspace_f64(
+        size_t batch, size_t channels, size_t spatial, size_t groups, cnorm_layout layout)
+    cnorm_status cnorm_group_norm_backward_f32(
+        float *dx, float *dweight, float *dbias, const float *dy, const float *x, const float *mean,
+        const float *rstd, const float *weight, size_t batch, size_t channels, size_t spatial, size_t groups,
+        cnorm_layout layout, void *workspace, size_t workspace_size)
+    cnorm_status cnorm_group_norm_backward_f64(
+        double *dx, double *dweight, double *dbias, const double *dy, const double *x, const double *mean,
+        const double *rstd, const double *weight, size_t batch, size_t channels, size_t spatial, size_t groups,
+        cnorm_layout layout, void *workspace, size_t workspace_size)
+    size_t cnorm_instance_norm_backward_workspace_f32(
+        size_t batch, size_t channels, size_t spatial, cnorm_layout layout)
+    size_t cnorm_instance_norm_backward_workspace_f64(
+        size_t batch, size_t channels, size_t spatial, cnorm_layout layout)
+    cnorm_status cnorm_instance_norm_backward_f32(
+        float *dx, float *dweight, float *dbias, const float *dy, const float *x, const float *mean,
+        const float *rstd, const float *weight, size_t batch, size_t channels, size_t spatial, cnorm_layout layout,
+        void *workspace, size_t workspace_size)
+    cnorm_status cnorm_instance_norm_backward_f64(
+        double *dx, double *dweight, double *dbias, const double *dy, const double *x, const double *mean,
+        const double *rstd, const double *weight, size_t batch, size_t channels, size_t spatial, cnorm_layout layout,
+        void *workspace, size_t workspace_size)
+    size_t cnorm_batch_norm_backward_workspace_f32(size_t batch, size_t channels, size_t spatial, cnorm_layout layout)
+    size_t cnorm_batch_norm_backward_workspace_f64(size_t batch, size_t channels, size_t spatial, cnorm_layout layout)
+    cnorm_status cnorm_batch_norm_backward_f32(
+        float *dx, float *dweight, float *dbias, const float *dy, const float *x, const float *mean,
+        const float *rstd, const float *weight, size_t batch, size_t channels, size_t spatial, int training,
+        cnorm_layout layout, void *workspace, size_t workspace_size)
+    cnorm_status cnorm_batch_norm_backward_f64(
+        double *dx, double *dweight, double *dbias, const double *dy, const double *x, const double *mean,
+        const double *rstd, const double *weight, size_t batch, size_t channels, size_t spatial, int training,
+        cnorm_layout layout, void *workspace, size_t workspace_size)
+
     cnorm_status cnorm_copy_f32(float *y, const float *x, size_t n, int stream)
     cnorm_status cnorm_copy_f64(double *y, const double *x, size_t n, int stream)

@@ -102,13 +102,14 @@ cdef inline bint take_channels(cnp.ndarray x, object axis, channel_shape *s) noe
         at = ndim - 1
     else:
         return False
-    s.layout = CNORM_CHANNELS_LAST if at == ndim - 1 and ndim > 2 else CNORM_CHANNELS_FIRST
     s.batch = cnp.PyArray_DIM(x, 0)
     s.channels = cnp.PyArray_DIM(x, at)
     s.spatial = 1
     for i in range(1, ndim):
         if i != at:
             s.spatial *= <size_t>cnp.PyArray_DIM(x, i)
+    # Where it makes no difference, as _layouts.channel_form chooses.
+    s.layout = CNORM_CHANNELS_LAST if at != 1 and s.channels > 1 and s.spatial > 1 else CNORM_CHANNELS_FIRST
     return True
 
 

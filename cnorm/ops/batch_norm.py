@@ -220,6 +220,6 @@ def _normalize_channels(
             bool(unbiased),
         )
 
-    _layouts.run_channels(x, y, form, dtype, kernel, "channels")
+    _layouts.run_channels((x,), y, form, dtype, kernel, "channels")
     if running is not None and running_mean is not None and running_var is not None:
         _running.store(running, (running_mean, running_var))

@@ -143,6 +143,6 @@ def group_norm(
         )
 
     if x.size:
-        _layouts.run_channels(x, y, form, dtype, kernel, "samples", per_group)
+        _layouts.run_channels((x,), y, form, dtype, kernel, "samples", per_group)
     y = y if out is None else out
     return y if mean is None or rstd is None else (y, mean, rstd)

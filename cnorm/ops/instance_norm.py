@@ -210,6 +210,6 @@ def _normalize_instances(
                 whole[tile] = piece.reshape(whole[tile].shape)
 
     # The average over the batch that goes into running statistics is taken by one call.
-    _layouts.run_channels(x, y, form, dtype, kernel, "samples" if running is None else "channels")
+    _layouts.run_channels((x,), y, form, dtype, kernel, "samples" if running is None else "channels")
     if running is not None and running_mean is not None and running_var is not None:
         _running.store(running, (running_mean, running_var))

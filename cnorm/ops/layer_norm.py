@@ -128,7 +128,7 @@ def layer_norm(
         _backend.active.layer_norm(xt, scale, shift, eps, yt, *stats)
 
     if x.size:
-        _layouts.run_rows(x, y, len(row), dtype, kernel)
+        _layouts.run_rows((x,), y, len(row), dtype, kernel)
     y = y if out is None else out
     if mean is None or rstd is None:
         return y

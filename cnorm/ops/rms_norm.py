@@ -145,6 +145,6 @@ def rms_norm(
                 yt += shift
 
     if x.size:
-        _layouts.run_rows(x, y, len(row), dtype, twice_rounding_kernel if twice else kernel)
+        _layouts.run_rows((x,), y, len(row), dtype, twice_rounding_kernel if twice else kernel)
     y = y if out is None else out
     return y if rstd is None else (y, rstd.reshape(lead + (1,) * len(row)))

@@ -50,13 +50,11 @@ static inline bool overlaps(region a, region b)
     return a.data && b.data && p < q + b.n * sizeof(real) && q < p + a.n * sizeof(real);
 }
 
-/* y and x are there; y is x or apart from it; y and the other arrays that are written are apart from each other, from x
- * and from the arrays that are only read. */
-static inline cnorm_status check_arrays(region y, region x, const region *written, size_t n_written, const region *read,
-                                        size_t n_read)
+/* y is x or apart from it; y and the other arrays that are written are apart from each other, from x and from the arrays
+ * that are only read. */
+static inline cnorm_status check_overlaps(region y, region x, const region *written, size_t n_written,
+                                          const region *read, size_t n_read)
 {
-    if (y.n && (!y.data || !x.data))
-        return CNORM_ERROR_NULL;
     bool clear = y.data == x.data || !overlaps(y, x);
     for (size_t r = 0; r < n_read; r++)
         clear &= !overlaps(y, read[r]);
@@ -68,6 +66,31 @@ static inline cnorm_status check_arrays(region y, region x, const region *writte
             clear &= !overlaps(written[w], written[v]);
     }
     return clear ? CNORM_OK : CNORM_ERROR_OVERLAP;
+}
+
+/* y and x are there, and nothing overlaps. */
+static inline cnorm_status check_arrays(region y, region x, const region *written, size_t n_written, const region *read,
+                                        size_t n_read)
+{
+    if (y.n && (!y.data || !x.data))
+        return CNORM_ERROR_NULL;
+    return check_overlaps(y, x, written, n_written, read, n_read);
+}
+
+/* The arrays of a backward pass: n elements, statistics and parameters. dx, dweight and dbias may be absent. */
+typedef struct {
+    const real *dx, *dweight, *dbias, *dy, *x, *mean, *rstd, *weight;
+    bool centred; /* there is a mean */
+    size_t n, statistics, parameters;
+} gradient_arrays;
+
+static inline cnorm_status check_gradient(gradient_arrays a)
+{
+    const region written[] = {{a.dweight, a.parameters}, {a.dbias, a.parameters}};
+    const region read[] = {{a.x, a.n}, {a.mean, a.statistics}, {a.rstd, a.statistics}, {a.weight, a.parameters}};
+    if (a.n && (!a.dy || !a.x || !a.rstd || (a.centred && !a.mean)))
+        return CNORM_ERROR_NULL;
+    return check_overlaps((region){a.dx, a.n}, (region){a.dy, a.n}, written, 2, read, 4);
 }
 
 static inline cnorm_status check_workspace(const void *workspace, size_t size, size_t needed)
@@ -86,5 +109,10 @@ static inline cnorm_status check_workspace(const void *workspace, size_t size, s
     } while (0)
 
 static inline cn_work plan_forward(size_t n) { return cn_plan_work(2 * n * sizeof(real), n * sizeof(real)); }
+
+static inline cn_work plan_backward(size_t n, const real *dx)
+{
+    return cn_plan_work((dx ? 3 : 2) * n * sizeof(real), dx ? n * sizeof(real) : 0);
+}
 
 #endif

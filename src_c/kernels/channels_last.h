@@ -2,27 +2,20 @@
  * channels. Group and instance norm have one sample per batch entry, batch norm (and (N, C)) has one in all.
  *
  * Traffic: statistics read x once; the output reads it again, from the cache where a sample (or a task's columns of
- * it) fits: 2S, else 3S. Narrow matrices are folded: `fold` rows side by side make one wide row, so the inner loops are
- * long for three channels too; the rows left over join at the end.
+ * it) fits: 2S, else 3S.
  * Split: a task takes a sample; or, with few samples, first the pieces of rows, then their merge, then rows of output;
- * or, for a short batch of many independent channels, a task takes some of the columns. The cutting into pieces depends
- * on rows and channels alone and merges are in order: the same bits each way.
+ * or, for a short batch of many independent channels, a task takes some of the columns. The cutting into pieces (column_plan.h)
+ * depends on rows and channels alone and merges are in order: the same bits each way.
  */
 #ifndef CN_CHANNELS_LAST_H
 #define CN_CHANNELS_LAST_H
 
 #include "../parallel.h"
+#include "column_lanes.h"
 #include "columns.h"
 #include "normaliser.h"
 #include "rows.h"
 #include "wide.h"
-
-#define FOLD_WIDTH 256
-/* A page: the prefetching of one core then stays out of the lines that another writes. */
-#define CHUNK_COLUMNS (4096 / sizeof(real))
-#define CHUNK_BYTES (1024 * 1024)
-#define SLOTS_MAX 64
-#define SUM_LANES 8
 
 typedef struct {
     real *y, *mean, *rstd;
@@ -31,10 +24,9 @@ typedef struct {
     size_t samples, rows, channels, groups;
     acc eps;
     cn_work work;
-    /* the plan: a sample is `wide_rows` rows of `width` columns and `left` elements more */
-    size_t fold, width, wide_rows, left, piece_rows, pieces;
+    column_plan plan;
     unsigned char *memory; /* workspace, `slot_size` bytes for each sample in progress */
-    size_t slot_size, slots, chunks;
+    size_t slot_size, slots;
     bool kept[CN_FEW_GROUPS]; /* of the second way: whether a sample has columns already written */
 } channels_last;
 
@@ -42,28 +34,17 @@ typedef struct {
 typedef struct {
     column_moments total;
     row_parameters parameters;
-    unsigned char *scratch; /* one column_scratch, or one for each piece */
+    unsigned char *pieces; /* moments of the piece at hand, or of each piece */
 } slot;
 
-static inline bool few_samples(const channels_last *g) { return cn_few_groups(g->samples, g->pieces); }
+static inline bool few_samples(const channels_last *g) { return cn_few_groups(g->samples, g->plan.pieces); }
 
 static inline void plan_channels_last(channels_last *g)
 {
-    size_t fold = g->channels < FOLD_WIDTH ? divide_up(FOLD_WIDTH, g->channels) : 1;
-    size_t tall = g->rows / COLUMN_BLOCK; /* a fold costs merges: worth it for many rows only */
-    g->fold = fold <= tall ? fold : (tall ? tall : 1);
-    g->width = g->fold * g->channels;
-    g->wide_rows = g->rows / g->fold;
-    g->left = g->rows % g->fold * g->channels;
-    g->piece_rows = COLUMN_BLOCK * divide_up(COLUMN_PIECE, COLUMN_BLOCK * g->width);
-    size_t least = COLUMN_BLOCK * divide_up(divide_up(g->wide_rows, PIECES_MAX), COLUMN_BLOCK);
-    if (g->piece_rows < least)
-        g->piece_rows = least;
-    g->pieces = divide_up(g->wide_rows, g->piece_rows);
-    size_t scratches = few_samples(g) ? g->pieces : 1;
-    g->slots = g->samples < SLOTS_MAX ? g->samples : SLOTS_MAX;
-    g->slot_size =
-        column_moments_size(g->width) + row_parameters_size(g->width) + scratches * column_scratch_size(g->width);
+    g->plan = plan_columns(g->rows, g->channels);
+    size_t pieces = few_samples(g) ? g->plan.pieces : 1, moments_size = column_moments_size(g->plan.width);
+    g->slot_size = moments_size + row_parameters_size(g->plan.width) + pieces * moments_size;
+    g->slots = slots_for(g->samples, g->slot_size);
 }
 
 static inline size_t channels_last_workspace(size_t samples, size_t rows, size_t channels)
@@ -78,10 +59,10 @@ static inline size_t channels_last_workspace(size_t samples, size_t rows, size_t
 static inline slot place_slot(const channels_last *g, size_t sample)
 {
     unsigned char *memory = g->memory + sample % g->slots * g->slot_size;
-    slot s = {.total = place_moments(memory, g->width)};
-    memory += column_moments_size(g->width);
-    s.parameters = place_parameters(memory, g->width);
-    s.scratch = memory + row_parameters_size(g->width);
+    slot s = {.total = place_moments(memory, g->plan.width)};
+    memory += column_moments_size(g->plan.width);
+    s.parameters = place_parameters(memory, g->plan.width);
+    s.pieces = memory + row_parameters_size(g->plan.width);
     return s;
 }
 
@@ -100,32 +81,42 @@ static inline void store_statistics(const channels_last *g, size_t index, acc me
         g->mean_acc[index] = mean, g->variance[index] = variance;
 }
 
-/* Moments of the columns [first, first + cols) of one piece. */
-static column_moments piece_columns(const channels_last *g, const real *x, size_t piece, unsigned char *scratch,
-                                    size_t first, size_t cols)
+/* Moments of the columns [first, first + cols) of one piece, into m. */
+static void piece_columns(const channels_last *g, const real *x, size_t piece, column_moments *m, size_t first,
+                          size_t cols)
 {
-    column_scratch w = place_scratch(scratch, g->width);
-    w.moments = moments_from(w.moments, first);
-    w.sum += first, w.square_sum += first, w.sum_lost += first, w.square_lost += first, w.shift += first;
-    size_t row = piece * g->piece_rows, rows = g->wide_rows - row;
-    rows = rows < g->piece_rows ? rows : g->piece_rows;
-    column_piece(&w, x + row * g->width + first, g->width, rows, cols, g->work.far);
-    return w.moments;
+    const column_plan *p = &g->plan;
+    column_piece(m, x + piece * p->piece_rows * p->width + first, p->width, piece_height(p, piece), cols,
+                 g->work.stream);
+}
+
+/* Moments of the columns [first, first + cols) of a sample, its pieces in order. */
+static column_moments sample_columns(const channels_last *g, const real *x, const slot *s, size_t first, size_t cols)
+{
+    column_moments total = moments_from(s->total, first);
+    column_moments more = moments_from(place_moments(s->pieces, g->plan.width), first);
+    piece_columns(g, x, 0, &total, first, cols);
+    for (size_t piece = 1; piece < g->plan.pieces; piece++) {
+        piece_columns(g, x, piece, &more, first, cols);
+        merge_columns(&total, &more, cols);
+    }
+    return total;
 }
 
 /* The columns that belong to one channel in order, then the rows left over, into the first `channels` moments. */
 static void fold_channels(const channels_last *g, const real *x, slot *s)
 {
+    const column_plan *p = &g->plan;
     acc rows = s->total.count;
-    for (size_t c = g->channels; c < g->width; c += g->channels) {
+    for (size_t c = g->channels; c < p->width; c += g->channels) {
         column_moments more = moments_from(s->total, c);
         more.count = rows;
         merge_columns(&s->total, &more, g->channels);
     }
-    if (g->left) {
-        column_scratch w = place_scratch(s->scratch, g->channels);
-        column_piece(&w, x + g->wide_rows * g->width, g->channels, g->left / g->channels, g->channels, false);
-        merge_columns(&s->total, &w.moments, g->channels);
+    if (p->left) {
+        column_moments rest = place_moments(s->pieces, g->channels);
+        column_piece(&rest, x + p->wide_rows * p->width, g->channels, p->left / g->channels, g->channels, false);
+        merge_columns(&s->total, &rest, g->channels);
     }
 }
 
@@ -157,54 +148,41 @@ static void finish_channels(const channels_last *g, size_t index, row_parameters
                          p->rstd[c] + p->rstd_lo[c]);
 }
 
-/* Compensated sum of n numbers, in lanes folded in order; `low` takes what rounding lost. */
-static acc lane_sum(const acc *x, size_t n, acc *low)
+/* Distance of n column means from the mean in two words. */
+static inline void mean_distances(acc *distance, column_moments t, size_t n, acc mean, acc mean_lo)
 {
-    acc sum[SUM_LANES] = {0}, lost[SUM_LANES] = {0};
-    size_t i = 0;
-    for (; i + SUM_LANES <= n; i += SUM_LANES)
 #pragma omp simd
-        for (int l = 0; l < SUM_LANES; l++)
-            lost[l] += two_sum(&sum[l], x[i + l]);
-    for (int l = 0; i < n; i++, l++)
-        lost[l] += two_sum(&sum[l], x[i]);
-    for (int w = SUM_LANES / 2; w; w /= 2)
-        for (int l = 0; l < w; l++)
-            lost[l] += lost[l + w] + two_sum(&sum[l], sum[l + w]);
-    *low += lost[0];
-    return sum[0];
+    for (size_t c = 0; c < n; c++)
+        distance[c] = (t.mean[c] - mean) + (t.mean_lo[c] - mean_lo);
 }
 
 /* Moments of `size` columns with one count: the mean of their means, and for M2 the spread of the means added; a few
- * columns are merged one by one. square is scratch of `size` elements. */
-static moments group_moments(column_moments t, size_t first, size_t size, acc *square)
+ * columns are merged one by one. scratch has `size` elements. */
+static moments group_moments(column_moments t, size_t size, acc *scratch)
 {
     if (size < SUM_LANES) {
         moments m = {0};
-        for (size_t c = first; c < first + size; c++) {
+        for (size_t c = 0; c < size; c++) {
             moments b = {t.count, t.mean[c], t.mean_lo[c], t.m2[c], t.m2_lo[c]};
             merge(&m, &b);
         }
         return m;
     }
-    acc low = 0, m2_lo = 0, n = (acc)size;
-    acc sum = lane_sum(t.mean + first, size, &low);
-    acc mean_lo_sum = lane_sum(t.mean_lo + first, size, &low);
-    low += mean_lo_sum;
+    acc low = 0, n = (acc)size, sum = lane_sum(t.mean, size, &low);
+    bool exact = sizeof(real) == sizeof(acc); /* of float data acc has digits to spare: no second words */
+    if (exact)
+        low += whole_sum(t.mean_lo, size);
     acc mean = sum / n, back = mean * n;
     acc mean_lo = two_sum(&mean, ((sum - back) - product_error(mean, n, back) + low) / n);
-    acc rest = 0; /* what is still missing: the second word has its own rounding */
-    for (size_t c = first; c < first + size; c++)
-        rest += (t.mean[c] - mean) + (t.mean_lo[c] - mean_lo);
-    mean_lo += rest / n;
-#pragma omp simd
-    for (size_t i = 0; i < size; i++) {
-        acc d = (t.mean[first + i] - mean) + (t.mean_lo[first + i] - mean_lo);
-        square[i] = t.m2[first + i] + d * d * t.count;
+    mean_distances(scratch, t, size, mean, mean_lo);
+    if (exact) { /* what is still missing: the second word has its own rounding */
+        mean_lo += whole_sum(scratch, size) / n;
+        mean_distances(scratch, t, size, mean, mean_lo);
     }
-    acc m2_lo_sum = lane_sum(t.m2_lo + first, size, &m2_lo);
-    m2_lo += m2_lo_sum;
-    acc m2 = lane_sum(square, size, &m2_lo);
+#pragma omp simd
+    for (size_t c = 0; c < size; c++)
+        scratch[c] = t.m2[c] + scratch[c] * scratch[c] * t.count;
+    acc m2_lo = exact ? whole_sum(t.m2_lo, size) : 0, m2 = lane_sum(scratch, size, &m2_lo);
     return (moments){t.count * n, mean, mean_lo, m2, m2_lo};
 }
 
@@ -215,7 +193,7 @@ static bool finish_groups(const channels_last *g, size_t sample, slot *s, size_t
     size_t size = g->channels / g->groups;
     row_parameters *p = &s->parameters;
     for (size_t c = first; size > 1 && c < last; c += size) {
-        moments m = group_moments(s->total, c, size, p->rstd + c);
+        moments m = group_moments(moments_from(s->total, c), size, p->rstd + c);
         normaliser k = make_normaliser(&m, g->eps);
         set_columns(p, c, size, &k);
         store_statistics(g, sample * g->groups + c / size, m.mean + m.mean_lo, (m.m2 + m.m2_lo) / m.count, k.rstd);
@@ -236,17 +214,17 @@ static bool finish_groups(const channels_last *g, size_t sample, slot *s, size_t
     return true;
 }
 
-static void write_sample_rows(const channels_last *g, size_t sample, const slot *s, size_t row, size_t rows, bool kept,
-                              size_t ahead)
+static void write_piece(const channels_last *g, size_t sample, const slot *s, size_t piece, bool kept, size_t ahead)
 {
-    size_t at = sample * g->rows * g->channels + row * g->width, end = at + rows * g->width;
-    size_t left = row + rows == g->wide_rows ? g->left : 0;
+    size_t width = g->plan.width, row = piece * g->plan.piece_rows, rows = piece_height(&g->plan, piece);
+    size_t at = sample * g->rows * g->channels + row * width, end = at + rows * width;
+    size_t left = piece + 1 == g->plan.pieces ? g->plan.left : 0;
     if (kept) {
-        write_other_columns(g->y + at, g->x + at, g->width, rows, g->width, &s->parameters);
-        write_other_columns(g->y + end, g->x + end, g->width, 1, left, &s->parameters);
+        write_other_columns(g->y + at, g->x + at, width, rows, width, &s->parameters);
+        write_other_columns(g->y + end, g->x + end, width, 1, left, &s->parameters);
     } else {
-        write_rows(g->y + at, g->x + at, g->width, rows, g->width, &s->parameters, g->work.stream, ahead);
-        write_rows(g->y + end, g->x + end, g->width, 1, left, &s->parameters, false, 0);
+        write_rows(g->y + at, g->x + at, width, rows, width, &s->parameters, g->work.stream, ahead);
+        write_rows(g->y + end, g->x + end, width, 1, left, &s->parameters, false, 0);
     }
 }
 
@@ -255,17 +233,14 @@ static void whole_sample(const channels_last *g, size_t sample, size_t next)
 {
     slot s = place_slot(g, sample);
     const real *x = sample_input(g, sample);
-    for (size_t piece = 0; piece < g->pieces; piece++) {
-        column_moments m = piece_columns(g, x, piece, s.scratch, 0, g->width);
-        merge_columns(&s.total, &m, g->width);
-    }
+    s.total = sample_columns(g, x, &s, 0, g->plan.width);
     fold_channels(g, x, &s);
     bool kept = finish_groups(g, sample, &s, 0, g->channels);
-    repeat_parameters(&s.parameters, g->channels, g->width);
+    repeat_parameters(&s.parameters, g->channels, g->plan.width);
     size_t size = g->rows * g->channels;
     bool fetch = next < g->samples && worth_fetching(g->work, size * sizeof(real));
-    write_sample_rows(g, sample, &s, 0, g->wide_rows, kept, fetch ? (next - sample) * size : 0);
-    stream_fence();
+    for (size_t piece = g->plan.pieces; piece-- > 0;) /* what was read last is still in the cache */
+        write_piece(g, sample, &s, piece, kept, fetch ? (next - sample) * size : 0);
 }
 
 /* Samples share slots, so a task is a slot and takes the samples of that slot in turn. */
@@ -274,36 +249,43 @@ static void slot_of_samples(void *job, size_t task)
     const channels_last *g = job;
     for (size_t sample = task; sample < g->samples; sample += g->slots)
         whole_sample(g, sample, sample + g->slots);
+    stream_fence();
+}
+
+static column_moments place_piece(const channels_last *g, const slot *s, size_t piece)
+{
+    return place_moments(s->pieces + piece * column_moments_size(g->plan.width), g->plan.width);
 }
 
 static void piece_statistics_last(void *job, size_t task)
 {
     const channels_last *g = job;
-    size_t sample = task / g->pieces, piece = task % g->pieces;
+    size_t sample = task / g->plan.pieces, piece = task % g->plan.pieces;
     slot s = place_slot(g, sample);
-    piece_columns(g, sample_input(g, sample), piece, s.scratch + piece * column_scratch_size(g->width), 0, g->width);
+    column_moments m = place_piece(g, &s, piece);
+    piece_columns(g, sample_input(g, sample), piece, &m, 0, g->plan.width);
 }
 
 static void merge_sample(channels_last *g, size_t sample)
 {
     slot s = place_slot(g, sample);
-    for (size_t piece = 0; piece < g->pieces; piece++) {
-        column_scratch w = place_scratch(s.scratch + piece * column_scratch_size(g->width), g->width);
-        size_t row = piece * g->piece_rows, rows = g->wide_rows - row;
-        w.moments.count = (acc)(rows < g->piece_rows ? rows : g->piece_rows);
-        merge_columns(&s.total, &w.moments, g->width);
+    for (size_t piece = 0; piece < g->plan.pieces; piece++) {
+        column_moments m = place_piece(g, &s, piece);
+        m.count = (acc)piece_height(&g->plan, piece);
+        merge_columns(&s.total, &m, g->plan.width);
     }
     fold_channels(g, sample_input(g, sample), &s);
     g->kept[sample] = finish_groups(g, sample, &s, 0, g->channels);
-    repeat_parameters(&s.parameters, g->channels, g->width);
+    repeat_parameters(&s.parameters, g->channels, g->plan.width);
 }
 
 static void piece_output_last(void *job, size_t task)
 {
     const channels_last *g = job;
-    size_t sample = task / g->pieces, row = task % g->pieces * g->piece_rows, rows = g->wide_rows - row;
+    task = last_first(task, g->samples * g->plan.pieces, g->work);
+    size_t sample = task / g->plan.pieces, piece = task % g->plan.pieces;
     slot s = place_slot(g, sample);
-    write_sample_rows(g, sample, &s, row, rows < g->piece_rows ? rows : g->piece_rows, g->kept[sample], 0);
+    write_piece(g, sample, &s, piece, g->kept[sample], 0);
     stream_fence();
 }
 
@@ -311,24 +293,16 @@ static void piece_output_last(void *job, size_t task)
 static void some_columns(void *job, size_t task)
 {
     const channels_last *g = job;
-    size_t sample = task / g->chunks, first = task % g->chunks * CHUNK_COLUMNS;
+    size_t first = task * CHUNK_COLUMNS;
     size_t cols = g->channels - first < CHUNK_COLUMNS ? g->channels - first : CHUNK_COLUMNS;
-    const real *x = sample_input(g, sample);
-    slot s = place_slot(g, sample);
-    column_moments total = moments_from(s.total, first);
-    total.count = 0;
-    for (size_t piece = 0; piece < g->pieces; piece++) {
-        column_moments m = piece_columns(g, x, piece, s.scratch, first, cols);
-        merge_columns(&total, &m, cols);
-    }
-    s.total.count = total.count;
-    bool kept = finish_groups(g, sample, &s, first, first + cols);
+    slot s = place_slot(g, 0);
+    s.total.count = sample_columns(g, g->x, &s, first, cols).count;
+    bool kept = finish_groups(g, 0, &s, first, first + cols);
     row_parameters p = parameters_from(s.parameters, first);
-    real *y = g->y + (x - g->x) + first;
     if (kept)
-        write_other_columns(y, x + first, g->channels, g->rows, cols, &p);
+        write_other_columns(g->y + first, g->x + first, g->channels, g->rows, cols, &p);
     else
-        write_rows(y, x + first, g->channels, g->rows, cols, &p, g->work.stream, 0);
+        write_rows(g->y + first, g->x + first, g->channels, g->rows, cols, &p, g->work.stream, 0);
     stream_fence();
 }
 
@@ -338,16 +312,13 @@ static inline void normalise_channels_last(channels_last *g, void *workspace)
         return;
     plan_channels_last(g);
     g->memory = workspace;
-    int threads = g->work.threads;
-    g->chunks = divide_up(g->channels, CHUNK_COLUMNS);
-    if (threads > 1 && g->samples == 1 && g->groups == g->channels && g->fold == 1 &&
-        (g->pieces == 1 || g->rows * CHUNK_COLUMNS * sizeof(real) <= CHUNK_BYTES)) {
-        cn_parallel_for(g->chunks, g->work, some_columns, g);
-    } else if (threads > 1 && few_samples(g)) {
-        cn_parallel_for(g->samples * g->pieces, g->work, piece_statistics_last, g);
+    if (g->samples == 1 && g->groups == g->channels && share_columns(&g->plan, sizeof(real))) {
+        cn_parallel_for(divide_up(g->channels, CHUNK_COLUMNS), g->work, some_columns, g);
+    } else if (few_samples(g) && leaves_idle(g->samples, g->work.threads)) {
+        cn_parallel_for(g->samples * g->plan.pieces, g->work, piece_statistics_last, g);
         for (size_t sample = 0; sample < g->samples; sample++)
             merge_sample(g, sample);
-        cn_parallel_for(g->samples * g->pieces, g->work, piece_output_last, g);
+        cn_parallel_for(g->samples * g->plan.pieces, g->work, piece_output_last, g);
     } else {
         cn_parallel_for(g->slots, g->work, slot_of_samples, g);
     }

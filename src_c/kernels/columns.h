@@ -1,19 +1,18 @@
 /* Moments of the columns of a contiguous matrix, all columns side by side: what channels-last data and (N, C) need.
  *
  * The same arithmetic as moments.h, with a column in each lane: around a guess of the mean, eight rows are added in a
- * tree before they join the sums in acc. A block is 128 rows; its first guess is the mean so far (for the first block,
- * its own rough mean), and a column whose guess was far off is summed again, alone in its decision, so no
- * column's bits depend on another's. Blocks are merged into a piece, pieces in order into the whole.
+ * tree before they join the sums in acc. A block is 128 rows of a tile of columns, which stays in the second cache; its
+ * first guess is the mean so far (for the first block, the mean of some of its rows), and a column whose guess was far off
+ * is summed again, alone in its decision, so no column's bits depend on another's. Blocks are merged into a piece, pieces
+ * in order into the whole.
  */
 #ifndef CN_COLUMNS_H
 #define CN_COLUMNS_H
 
+#include "column_plan.h"
 #include "moments.h"
-#include "span.h"
 #include "stream.h"
 
-#define COLUMN_BLOCK 128
-#define COLUMN_PIECE 65536
 #define TILE_COLUMNS 512
 
 /* Moments of many columns with one count: mean, mean_lo, m2, m2_lo. */
@@ -22,26 +21,12 @@ typedef struct {
     acc *mean, *mean_lo, *m2, *m2_lo;
 } column_moments;
 
-typedef struct {
-    column_moments moments;
-    acc *sum, *square_sum, *sum_lost, *square_lost; /* lost: what rounding took, of double data */
-    real *shift;
-} column_scratch;
-
 static inline size_t column_moments_size(size_t cols) { return 4 * cols * sizeof(acc); }
-static inline size_t column_scratch_size(size_t cols) { return 9 * cols * sizeof(acc); }
 
 static inline column_moments place_moments(void *memory, size_t cols)
 {
     acc *a = memory;
     return (column_moments){0, a, a + cols, a + 2 * cols, a + 3 * cols};
-}
-
-static inline column_scratch place_scratch(void *memory, size_t cols)
-{
-    acc *a = memory;
-    return (column_scratch){place_moments(a, cols), a + 4 * cols, a + 5 * cols,
-                            a + 6 * cols,           a + 7 * cols, (real *)(a + 8 * cols)};
 }
 
 /* The part of the columns from `first` on. */
@@ -50,13 +35,17 @@ static inline column_moments moments_from(column_moments m, size_t first)
     return (column_moments){m.count, m.mean + first, m.mean_lo + first, m.m2 + first, m.m2_lo + first};
 }
 
+/* Sums of one block of a tile around `shift`; lost: what rounding took, of double data. */
+typedef struct {
+    acc sum[TILE_COLUMNS], square_sum[TILE_COLUMNS], sum_lost[TILE_COLUMNS], square_lost[TILE_COLUMNS];
+    real shift[TILE_COLUMNS];
+} column_tile;
+
 /* `far`: x comes from beyond this core's caches, and the next eight rows are fetched meanwhile. */
-static void tile_sums(const column_scratch *w, size_t first, const real *x, size_t stride, size_t rows, size_t cols,
-                      bool far)
+static void tile_sums(column_tile *w, const real *x, size_t stride, size_t rows, size_t cols, bool far)
 {
-    acc *s = w->sum + first, *q = w->square_sum + first, *s_lost = w->sum_lost + first,
-        *q_lost = w->square_lost + first;
-    const real *shift = w->shift + first;
+    acc *s = w->sum, *q = w->square_sum, *s_lost = w->sum_lost, *q_lost = w->square_lost;
+    const real *shift = w->shift;
     memset(s_lost, 0, cols * sizeof(acc));
     memset(q_lost, 0, cols * sizeof(acc));
     memset(s, 0, cols * sizeof(acc));
@@ -91,71 +80,83 @@ static void tile_sums(const column_scratch *w, size_t first, const real *x, size
             s[c] += s_lost[c], q[c] += q_lost[c];
 }
 
-/* In tiles of columns, so that eight rows of one and its sums stay in the first cache. */
-static void column_sums(const column_scratch *w, const real *x, size_t stride, size_t rows, size_t cols, bool far)
+/* Of so many rows the guess is made: few, but enough that of normal data one column in ten thousand has the guess too far
+ * off for SHIFT_LIMIT. They are eights, spread over the block. */
+static inline size_t guess_rows(size_t rows)
 {
-    for (size_t c = 0; c < cols; c += TILE_COLUMNS) {
-        size_t n = cols - c < TILE_COLUMNS ? cols - c : TILE_COLUMNS;
-        tile_sums(w, c, x + c, stride, rows, n, far);
-    }
+    size_t eights = divide_up(36 * rows, 8 * (36 + rows));
+    return eights * 8 < rows ? eights * 8 : rows / 8 * 8;
 }
 
-/* The mean of each column of the first block, roughly: sums in `real`, eight rows at a time. */
-static void guess_columns(const column_scratch *w, const real *x, size_t stride, size_t rows, size_t cols)
+/* The mean of each column of a block, roughly: sums in `real`. */
+static void guess_columns(real *shift, const real *x, size_t stride, size_t rows, size_t cols)
 {
-    real *shift = w->shift;
-    memcpy(shift, x, cols * sizeof(real));
-    if (rows < 8)
+    size_t used = guess_rows(rows);
+    if (used == 0) {
+        memcpy(shift, x, cols * sizeof(real));
         return;
+    }
     memset(shift, 0, cols * sizeof(real));
-    size_t r = 0;
-    for (; r + 8 <= rows; r += 8) {
-        const real *p = x + r * stride;
+    for (size_t r = 0; r < used; r += 8) {
+        const real *p = x + r * rows / used * stride;
 #pragma omp simd
         for (size_t c = 0; c < cols; c++)
             shift[c] += ((p[c] + p[c + stride]) + (p[c + 2 * stride] + p[c + 3 * stride])) +
                         ((p[c + 4 * stride] + p[c + 5 * stride]) + (p[c + 6 * stride] + p[c + 7 * stride]));
     }
     for (size_t c = 0; c < cols; c++)
-        shift[c] /= (real)r;
+        shift[c] /= (real)used;
 }
 
+/* sum / n; of float data by the inverse, since acc has digits to spare. */
+CN_INLINE acc over(acc sum, acc n, acc inverse) { return sizeof(real) < sizeof(acc) ? sum * inverse : sum / n; }
+
 /* Moves the guess of each column that was too far off to the mean found; true if there was one. */
-static bool correct_shifts(const column_scratch *w, size_t rows, size_t cols)
+static bool correct_shifts(column_tile *w, size_t rows, size_t cols)
 {
     const acc *s = w->sum, *q = w->square_sum;
-    acc n = (acc)rows;
+    acc n = (acc)rows, inverse = 1 / n;
     int bad = 0;
 #pragma omp simd reduction(| : bad)
     for (size_t c = 0; c < cols; c++)
-        bad |= q[c] > SHIFT_LIMIT * (q[c] - s[c] * (s[c] / n));
+        bad |= q[c] > SHIFT_LIMIT * (q[c] - s[c] * over(s[c], n, inverse));
     if (!bad)
         return false;
     for (size_t c = 0; c < cols; c++)
-        if (q[c] > SHIFT_LIMIT * (q[c] - s[c] * (s[c] / n)))
+        if (q[c] > SHIFT_LIMIT * (q[c] - s[c] * over(s[c], n, inverse)))
             w->shift[c] = (real)(w->shift[c] + s[c] / n);
     return true;
 }
 
-/* The sums of one block, `rows` high, merged into the moments of the scratch (see merge in moments.h). */
-static void merge_block(column_scratch *w, size_t rows, size_t cols)
+/* The sums of one block, `rows` high, as moments; and merged into those of the rows before (see merge in moments.h). */
+static void first_block(column_moments m, const column_tile *w, size_t rows, size_t cols)
 {
     const acc *s = w->sum, *q = w->square_sum;
-    const real *shift = w->shift;
-    acc *mean = w->moments.mean, *mean_lo = w->moments.mean_lo, *m2 = w->moments.m2, *m2_lo = w->moments.m2_lo;
-    acc n = (acc)rows, before = w->moments.count, share = n / (before + n);
-    w->moments.count = before + n;
+    acc n = (acc)rows, inverse = 1 / n;
 #pragma omp simd
     for (size_t c = 0; c < cols; c++) {
-        acc offset = s[c] / n, centred = q[c] - s[c] * offset, positive = centred < 0 ? 0 : centred;
-        acc block_mean = shift[c], block_lo = two_sum(&block_mean, offset);
-        acc old = before ? mean[c] : block_mean, old_lo = before ? mean_lo[c] : block_lo;
-        acc sum2 = before ? m2[c] : 0, sum2_lo = before ? m2_lo[c] : 0;
-        acc delta = (block_mean - old) + (block_lo - old_lo), step = delta * share;
-        sum2_lo += two_sum(&sum2, positive);
-        sum2_lo += two_sum(&sum2, delta * step * before);
+        acc offset = over(s[c], n, inverse), centred = q[c] - s[c] * offset, mean = w->shift[c];
+        m.mean_lo[c] = two_sum(&mean, offset);
+        m.mean[c] = mean;
+        m.m2[c] = centred < 0 ? 0 : centred;
+        m.m2_lo[c] = 0;
+    }
+}
+
+static void next_block(column_moments m, const column_tile *w, size_t rows, size_t cols)
+{
+    const acc *s = w->sum, *q = w->square_sum;
+    acc n = (acc)rows, inverse = 1 / n, before = m.count, share = n / (before + n);
+#pragma omp simd
+    for (size_t c = 0; c < cols; c++) {
+        acc offset = over(s[c], n, inverse), centred = q[c] - s[c] * offset;
+        acc mean = w->shift[c], mean_lo = two_sum(&mean, offset);
+        acc old = m.mean[c], old_lo = m.mean_lo[c], m2 = m.m2[c], m2_lo = m.m2_lo[c];
+        acc delta = (mean - old) + (mean_lo - old_lo), step = delta * share;
+        m2_lo += two_sum(&m2, centred < 0 ? 0 : centred);
+        m2_lo += two_sum(&m2, delta * step * before);
         old_lo += two_sum(&old, step);
-        mean[c] = old, mean_lo[c] = old_lo, m2[c] = sum2, m2_lo[c] = sum2_lo;
+        m.mean[c] = old, m.mean_lo[c] = old_lo, m.m2[c] = m2, m.m2_lo[c] = m2_lo;
     }
 }
 
@@ -176,22 +177,36 @@ static void merge_columns(column_moments *a, const column_moments *b, size_t col
     }
 }
 
-/* Moments of `rows` rows into w->moments. */
-static void column_piece(column_scratch *w, const real *x, size_t stride, size_t rows, size_t cols, bool far)
+/* Moments of a block of a tile, merged into m. */
+static void column_block(column_moments m, column_tile *w, const real *x, size_t stride, size_t rows, size_t cols,
+                         bool far)
 {
-    w->moments.count = 0;
+    if (m.count == 0)
+        guess_columns(w->shift, x, stride, rows, cols);
+    else
+        for (size_t c = 0; c < cols; c++)
+            w->shift[c] = (real)m.mean[c];
+    tile_sums(w, x, stride, rows, cols, far);
+    for (int round = 1; round < CENTRE_ROUNDS && correct_shifts(w, rows, cols); round++)
+        tile_sums(w, x, stride, rows, cols, false);
+    if (m.count == 0)
+        first_block(m, w, rows, cols);
+    else
+        next_block(m, w, rows, cols);
+}
+
+/* Moments of `rows` rows into m. Not inlined: it needs a deep stack. */
+CN_NOINLINE static void column_piece(column_moments *m, const real *x, size_t stride, size_t rows, size_t cols,
+                                     bool far)
+{
+    column_tile tile;
+    m->count = 0;
     for (size_t r = 0; r < rows; r += COLUMN_BLOCK) {
         size_t n = rows - r < COLUMN_BLOCK ? rows - r : COLUMN_BLOCK;
-        const real *block = x + r * stride;
-        if (r == 0)
-            guess_columns(w, block, stride, n, cols);
-        else
-            for (size_t c = 0; c < cols; c++)
-                w->shift[c] = (real)w->moments.mean[c];
-        column_sums(w, block, stride, n, cols, far);
-        for (int round = 1; round < CENTRE_ROUNDS && correct_shifts(w, n, cols); round++)
-            column_sums(w, block, stride, n, cols, false);
-        merge_block(w, n, cols);
+        for (size_t c = 0; c < cols; c += TILE_COLUMNS)
+            column_block(moments_from(*m, c), &tile, x + r * stride + c, stride, n,
+                         cols - c < TILE_COLUMNS ? cols - c : TILE_COLUMNS, far);
+        m->count += (acc)n;
     }
 }
 

@@ -58,16 +58,28 @@ CN_INLINE void add_to(acc *sum, acc *lost, acc value)
         *sum += value;
 }
 
-/* The lanes of a sum, folded in order. */
-CN_INLINE acc fold_lanes(acc *sum, acc *lost)
+/* Lane l of the first half of `from` and of the second. */
+CN_INLINE void fold_halves(acc *to, acc *to_lost, const acc *from, const acc *lost, const int half)
 {
-    for (int w = LANES / 2; w; w /= 2)
-        for (int l = 0; l < w; l++) {
-            if (sizeof(real) == sizeof(acc))
-                lost[l] += lost[l + w];
-            add_to(&sum[l], &lost[l], sum[l + w]);
-        }
-    return sum[0] + lost[0];
+#pragma omp simd
+    for (int l = 0; l < half; l++) {
+        to[l] = from[l];
+        if (sizeof(real) == sizeof(acc))
+            to_lost[l] = lost[l] + lost[l + half];
+        add_to(&to[l], &to_lost[l], from[l + half]);
+    }
+}
+
+/* The lanes of a sum, folded in order. Every step has arrays of its own, so that it stays in registers. */
+CN_INLINE acc fold_lanes(const acc *sum, const acc *lost)
+{
+    acc a[LANES / 2], b[LANES / 4], c[LANES / 8], d[LANES / 16];
+    acc a_lost[LANES / 2], b_lost[LANES / 4], c_lost[LANES / 8], d_lost[LANES / 16];
+    fold_halves(a, a_lost, sum, lost, LANES / 2);
+    fold_halves(b, b_lost, a, a_lost, LANES / 4);
+    fold_halves(c, c_lost, b, b_lost, LANES / 8);
+    fold_halves(d, d_lost, c, c_lost, LANES / 16);
+    return sizeof(real) == sizeof(acc) ? d[0] + d_lost[0] : d[0];
 }
 
 /* The n < LANES elements that are left, and for the other lanes what adds nothing. So lanes are never indexed by a

@@ -108,14 +108,20 @@ CN_NOINLINE static void write_other_columns(real *y, const real *x, size_t strid
 }
 
 /* In tiles of columns, so that the parameters stay in the first cache. The elements `ahead` of x are fetched meanwhile,
- * unless ahead is 0. Only whole rows go past the caches. */
+ * unless ahead is 0. Past the caches go whole rows, or parts of rows that are long. */
 #define TILE_PARAMETERS 1024
+#define LONG_PART (4096 / sizeof(real))
 
 static inline void write_rows(real *y, const real *x, size_t stride, size_t rows, size_t cols, const row_parameters *p,
                               bool stream, size_t ahead)
 {
     if (stream && stride == cols) {
         write_rows_past_caches(y, x, rows, cols, p, ahead ? ahead : FAR_STEP);
+        return;
+    }
+    if (stream && cols >= LONG_PART) {
+        for (size_t at = 0; at < rows * stride; at += stride)
+            write_rows_past_caches(y + at, x + at, 1, cols, p, 0);
         return;
     }
     for (size_t c = 0; c < cols; c += TILE_PARAMETERS) {

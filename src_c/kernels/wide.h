@@ -84,8 +84,8 @@ static inline acc wide_rstd(const wide_stats *w, acc eps)
     return w->rstd * w->scale1 * w->scale2;
 }
 
-static void wide_apply(real *y, const real *x, const wide_group *g, const wide_stats *w, acc weight_offset,
-                       const real *weight, const real *bias)
+static inline void wide_apply(real *y, const real *x, const wide_group *g, const wide_stats *w, acc weight_offset,
+                              const real *weight, const real *bias)
 {
     for (size_t i = 0; i < g->count; i++) {
         size_t at = wide_at(g, i), p = i / g->divide % g->modulus;

@@ -1,6 +1,7 @@
 /* make check: every kernel on every ISA level this CPU runs and with several threads, without Python.
  *
- * check_kernels.c, compiled once per dtype, does the comparing; this file has the errors, the report and the status.
+ * check_kernels.c and check_backward.c, compiled once per dtype, do the comparing, and check_backward_errors.c has the
+ * errors of the backward functions; this file has those of the others, the report and the status.
  */
 #include "check.h"
 #include "cnorm.h"
@@ -79,6 +80,12 @@ static void check_errors(void)
     }
 }
 
+static void report(const char *pass, check_result f32, check_result f64)
+{
+    failures += f32.failures + f64.failures;
+    printf("hash, %s: f32 %016llx f64 %016llx\n", pass, (unsigned long long)f32.hash, (unsigned long long)f64.hash);
+}
+
 int main(void)
 {
     printf("cnorm %s, %s, levels:", cnorm_version(), cnorm_compiler());
@@ -86,9 +93,11 @@ int main(void)
         printf(" %s", cnorm_isa_level(i));
     printf("\n");
     check_errors();
+    failures += check_backward_errors_f32() + check_backward_errors_f64();
     check_result f32 = check_kernels_f32(), f64 = check_kernels_f64();
-    failures += f32.failures + f64.failures;
-    printf("hash f32 %016llx f64 %016llx\n", (unsigned long long)f32.hash, (unsigned long long)f64.hash);
+    report("forward", f32, f64);
+    f32 = check_backward_f32(), f64 = check_backward_f64();
+    report("backward", f32, f64);
     printf("%s: %d failures\n", failures ? "FAIL" : "PASS", failures);
     return failures != 0;
 }

@@ -1,4 +1,4 @@
-/* What the two halves of the check program share. */
+/* What the parts of the check program have to offer, compiled for each dtype. */
 #ifndef CN_CHECK_PROGRAM_H
 #define CN_CHECK_PROGRAM_H
 
@@ -12,5 +12,11 @@ typedef struct {
 
 check_result check_kernels_f32(void);
 check_result check_kernels_f64(void);
+
+check_result check_backward_f32(void);
+check_result check_backward_f64(void);
+
+int check_backward_errors_f32(void); /* failures */
+int check_backward_errors_f64(void);
 
 #endif

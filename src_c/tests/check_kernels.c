@@ -1,32 +1,14 @@
 /* The kernels of one dtype (-DCN_REAL=f32 or f64): the baseline against a plain computation, and every other level and
  * thread count against the bits of the baseline.
  *
- * Inputs are integers over a power of two, times a power of two, so that the plain computation, in two passes in long
- * double with a corrected mean, is good to a small part of a unit. A unit is u max(1, |xhat|) |weight| + u |bias|.
+ * A unit is u max(1, |xhat|) |weight| + u |bias|.
  */
 #include "check.h"
-#include "cnorm.h"
-#include "dtype.h"
+#include "check_problem.h"
 
-#include <math.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#define CN_API(name) CN_DTYPE_NAME(cnorm_##name, CN_REAL)
 #define UNITS_ALLOWED 6
-
-typedef enum { LAYER, RMS, GROUP, INSTANCE, BATCH, INFERENCE, OPS } op;
-static const char *const op_names[] = {"layer_norm",    "rms_norm",   "group_norm",
-                                       "instance_norm", "batch_norm", "batch_norm inference"};
-
-typedef struct {
-    op op;
-    size_t batch, channels, spatial, groups;
-    cnorm_layout layout;
-    double offset, scale;
-} problem;
 
 static const problem problems[] = {
     {LAYER, 3, 1, 1, 1, 0, 0, 1},          {LAYER, 5, 70, 1, 1, 0, 1e4, 1},        {LAYER, 64, 768, 1, 1, 0, 0, 1},
@@ -40,25 +22,6 @@ static const problem problems[] = {
     {INFERENCE, 8, 24, 49, 1, 0, 3, 1},    {INFERENCE, 8, 24, 490, 1, 1, 3, 1},    {INFERENCE, 50, 33, 1, 1, 0, 3, 1},
     {INFERENCE, 3, 70, 49, 1, 0, 3, 1},
 };
-
-static uint32_t random_state = 1;
-
-/* Uniform in [-1, 1), 12 bits: a linear congruential generator. */
-static double noise(void)
-{
-    random_state = random_state * 1664525u + 1013904223u;
-    return (double)(random_state >> 20) / 2048 - 1;
-}
-
-static void *allocate(size_t count)
-{
-    void *memory = malloc(count ? count * sizeof(double) : 1);
-    if (!memory) {
-        printf("FAIL out of memory\n");
-        exit(1);
-    }
-    return memory;
-}
 
 typedef struct {
     size_t n, parameters, statistics, workspace_size;
@@ -86,13 +49,14 @@ static size_t workspace_of(const problem *p)
 
 static arrays make_arrays(const problem *p)
 {
-    arrays a = {.n = p->batch * p->channels * p->spatial, .parameters = p->channels};
+    arrays a = {.n = count_elements(p), .parameters = p->channels};
     a.statistics = p->batch * p->channels;
     a.workspace_size = workspace_of(p);
-    a.x = allocate(a.n), a.y = allocate(a.n), a.weight = allocate(p->channels), a.bias = allocate(p->channels);
-    a.mean = allocate(a.statistics), a.rstd = allocate(a.statistics);
-    a.running_mean = allocate(p->channels), a.running_var = allocate(p->channels);
-    a.workspace = allocate(a.workspace_size / sizeof(double) + 1);
+    a.x = allocate(a.n * sizeof(real)), a.y = allocate(a.n * sizeof(real));
+    a.weight = allocate(a.parameters * sizeof(real)), a.bias = allocate(a.parameters * sizeof(real));
+    a.mean = allocate(a.statistics * sizeof(real)), a.rstd = allocate(a.statistics * sizeof(real));
+    a.running_mean = allocate(a.parameters * sizeof(real)), a.running_var = allocate(a.parameters * sizeof(real));
+    a.workspace = allocate(a.workspace_size);
     for (size_t i = 0; i < a.n; i++)
         a.x[i] = (real)(p->offset + p->scale * noise());
     for (size_t c = 0; c < p->channels; c++)
@@ -138,54 +102,9 @@ static cnorm_status run(const problem *p, arrays *a)
     }
 }
 
-/* The group and the parameter that element i belongs to. */
-static void locate(const problem *p, size_t i, size_t *group, size_t *parameter)
-{
-    bool last = p->layout == CNORM_CHANNELS_LAST;
-    size_t sample = i / (p->channels * p->spatial), within = i % (p->channels * p->spatial);
-    size_t c = last ? within % p->channels : within / p->spatial;
-    *parameter = c;
-    if (p->op == LAYER || p->op == RMS)
-        *group = sample;
-    else if (p->op == GROUP)
-        *group = sample * p->groups + c / (p->channels / p->groups);
-    else
-        *group = p->op == INSTANCE ? sample * p->channels + c : c;
-}
-
-typedef struct {
-    long double count, mean, correction, square;
-} reference;
-
-static reference *reference_statistics(const problem *p, const arrays *a)
-{
-    reference *r = calloc(p->batch * p->channels, sizeof *r);
-    size_t g, c;
-    for (int pass = 0; r && pass < 3; pass++) {
-        for (size_t i = 0; i < a->n; i++) {
-            locate(p, i, &g, &c);
-            long double d = ((long double)a->x[i] - (pass ? r[g].mean : 0)) - r[g].correction;
-            r[g].count += pass == 0;
-            *(pass == 0 ? &r[g].mean : &r[g].square) += pass == 2 ? d * d : d;
-        }
-        for (size_t k = 0; k < p->batch * p->channels; k++) {
-            if (r[k].count == 0)
-                continue;
-            if (pass == 0)
-                r[k].mean = p->op == RMS ? 0 : r[k].mean / r[k].count;
-            if (pass == 1)
-                r[k].correction = p->op == RMS ? 0 : r[k].square / r[k].count, r[k].square = 0;
-        }
-    }
-    return r;
-}
-
 static double worst_units(const problem *p, const arrays *a)
 {
-    const long double u = sizeof(real) == 4 ? 0x1p-24L : 0x1p-53L;
-    reference *r = reference_statistics(p, a);
-    if (!r)
-        return INFINITY;
+    reference *r = reference_statistics(p, a->x);
     double worst = 0;
     size_t g, c;
     for (size_t i = 0; i < a->n; i++) {
@@ -195,7 +114,7 @@ static double worst_units(const problem *p, const arrays *a)
             mean = a->running_mean[c], low = 0, variance = a->running_var[c];
         long double xhat = ((a->x[i] - mean) - low) / sqrtl(variance + 1e-5);
         long double exact = xhat * a->weight[c] + a->bias[c], size = fabsl(xhat) > 1 ? fabsl(xhat) : 1;
-        long double bound = u * (size * fabsl((long double)a->weight[c]) + fabsl((long double)a->bias[c]));
+        long double bound = UNIT_ROUNDOFF * (size * fabsl((long double)a->weight[c]) + fabsl((long double)a->bias[c]));
         double units = (double)(fabsl(a->y[i] - exact) / (bound > 0 ? bound : 1));
         if (!(units <= worst))
             worst = units;
@@ -204,17 +123,9 @@ static double worst_units(const problem *p, const arrays *a)
     return worst;
 }
 
-static uint64_t hash_bytes(uint64_t hash, const void *data, size_t size)
-{
-    const unsigned char *bytes = data;
-    for (size_t i = 0; i < size; i++)
-        hash = (hash ^ bytes[i]) * 0x100000001b3u; /* FNV-1a */
-    return hash;
-}
-
 static uint64_t hash_outputs(const problem *p, const arrays *a)
 {
-    uint64_t hash = hash_bytes(0xcbf29ce484222325u, a->y, a->n * sizeof(real));
+    uint64_t hash = hash_bytes(HASH_START, a->y, a->n * sizeof(real));
     hash = hash_bytes(hash, a->mean, a->statistics * sizeof(real));
     hash = hash_bytes(hash, a->rstd, a->statistics * sizeof(real));
     hash = hash_bytes(hash, a->running_mean, p->channels * sizeof(real));
@@ -223,47 +134,38 @@ static uint64_t hash_outputs(const problem *p, const arrays *a)
 
 static int check_problem(const problem *p, uint64_t *hash, double *worst)
 {
-    static const int thread_counts[] = {1, 2, 3, 7};
-    int failures = 0, levels = 0;
-    while (cnorm_isa_level(levels))
-        levels++;
+    int failures = 0;
     arrays a = make_arrays(p);
     uint64_t baseline = 0;
-    for (int level = levels - 1; level >= 0; level--)
-        for (size_t t = 0; t < sizeof thread_counts / sizeof thread_counts[0]; t++) {
-            cnorm_set_isa(cnorm_isa_level(level));
-            cnorm_set_num_threads(thread_counts[t]);
-            cnorm_status status = run(p, &a);
-            uint64_t bits = hash_outputs(p, &a);
-            if (level == levels - 1 && t == 0) {
-                double units = worst_units(p, &a);
-                *worst = units > *worst ? units : *worst;
-                failures += !(units <= UNITS_ALLOWED);
-                *hash = hash_bytes(*hash, &bits, sizeof bits);
-                baseline = bits;
-            }
-            if (status != CNORM_OK || bits != baseline) {
-                failures++;
-                printf("FAIL %s (%zu, %zu, %zu) layout %d: %s, %d threads: %s\n", op_names[p->op], p->batch,
-                       p->channels, p->spatial, (int)p->layout, cnorm_isa_level(level), thread_counts[t],
-                       status != CNORM_OK ? cnorm_status_string(status) : "other bits than the baseline");
-            }
+    for (int variant = 0; choose_variant(variant); variant++) {
+        cnorm_status status = run(p, &a);
+        uint64_t bits = hash_outputs(p, &a);
+        if (variant == 0) {
+            double units = worst_units(p, &a);
+            *worst = units > *worst ? units : *worst;
+            failures += !(units <= UNITS_ALLOWED);
+            *hash = hash_bytes(*hash, &bits, sizeof bits);
+            baseline = bits;
         }
+        if (status != CNORM_OK || bits != baseline) {
+            failures++;
+            report_failure(p, "", status != CNORM_OK ? cnorm_status_string(status) : "other bits than the baseline");
+        }
+    }
     free_arrays(&a);
     return failures;
 }
 
 check_result CN_DTYPE_NAME(check_kernels, CN_REAL)(void)
 {
-    check_result result = {0, 0xcbf29ce484222325u};
+    check_result result = {0, HASH_START};
     for (op o = LAYER; o < OPS; o++) {
         double worst = 0;
-        uint64_t hash = 0xcbf29ce484222325u;
-        for (size_t i = 0; i < sizeof problems / sizeof problems[0]; i++)
+        uint64_t hash = HASH_START;
+        for (size_t i = 0; i < COUNT_OF(problems); i++)
             if (problems[i].op == o)
                 result.failures += check_problem(&problems[i], &hash, &worst);
-        printf("%-3s %-20s worst %5.2f units  hash %016llx\n", sizeof(real) == 4 ? "f32" : "f64", op_names[o], worst,
-               (unsigned long long)hash);
+        printf("%-3s %-20s worst %5.2f units  hash %016llx\n", DTYPE, op_names[o], worst, (unsigned long long)hash);
         result.hash = hash_bytes(result.hash, &hash, sizeof hash);
     }
     return result;

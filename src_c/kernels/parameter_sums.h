@@ -1,0 +1,91 @@
+/* The gradients of weight and bias: sums over rows or samples, which are cut into blocks by their number alone. Each block
+ * has its own sums in acc, added up in order; at the end the blocks are added in order. So the bits do not depend on who
+ * computed which block. Of double data, what rounding took is carried along.
+ */
+#ifndef CN_PARAMETER_SUMS_H
+#define CN_PARAMETER_SUMS_H
+
+#include "../parallel.h"
+#include "moments.h"
+
+typedef struct {
+    real *dweight, *dbias; /* (count,) each, or NULL */
+    size_t blocks, count;
+    acc *memory; /* (blocks, 2 or 4, count): of weight, of bias, and what rounding took from each */
+} parameter_sums;
+
+static inline size_t block_words(size_t count) { return (sizeof(real) == sizeof(acc) ? 4 : 2) * count; }
+
+static inline size_t parameter_sums_size(size_t blocks, size_t count)
+{
+    return blocks * block_words(count) * sizeof(acc);
+}
+
+static inline bool wanted(const parameter_sums *p) { return p->dweight || p->dbias; }
+
+/* The sums of weight of one block; those of bias follow. */
+static inline acc *block_sums(const parameter_sums *p, size_t block)
+{
+    return p->memory + block * block_words(p->count);
+}
+
+/* Zero for the parameters [first, last) of one block. */
+static inline void clear_sums(const parameter_sums *p, size_t block, size_t first, size_t last)
+{
+    acc *sums = block_sums(p, block);
+    for (size_t part = 0; part < block_words(p->count); part += p->count)
+        memset(sums + part + first, 0, (last - first) * sizeof(acc));
+}
+
+CN_INLINE void add_parameter(acc *sums, size_t count, size_t i, acc weight, acc bias)
+{
+    add_to(&sums[i], &sums[i + 2 * count], weight);
+    add_to(&sums[i + count], &sums[i + 3 * count], bias);
+}
+
+/* Whether there is something in `lost`: nothing of float data, no number where the sum has overflowed. */
+CN_INLINE bool carried(acc sum) { return sizeof(real) == sizeof(acc) && fabs(sum) <= DBL_MAX; }
+
+#define MERGE_COUNT 1024
+#define MERGE_BYTES (256 * 1024) /* more than this is worth sharing */
+
+static void merge_parameters(void *job, size_t task)
+{
+    const parameter_sums *p = job;
+    size_t count = p->count, first = task * MERGE_COUNT;
+    size_t last = first + MERGE_COUNT < count ? first + MERGE_COUNT : count;
+    acc *into = p->memory;
+    for (size_t block = 1; block < p->blocks; block++) {
+        const acc *from = block_sums(p, block);
+        for (size_t i = first; i < last; i++) {
+            add_parameter(into, count, i, from[i], from[i + count]);
+            if (sizeof(real) == sizeof(acc)) {
+                into[i + 2 * count] += from[i + 2 * count];
+                into[i + 3 * count] += from[i + 3 * count];
+            }
+        }
+    }
+    for (size_t part = 0; part < 2; part++) {
+        real *out = part ? p->dbias : p->dweight;
+        const acc *sum = into + part * count, *lost = sum + 2 * count;
+        for (size_t i = first; i < (out ? last : 0); i++)
+            out[i] = (real)(carried(sum[i]) ? sum[i] + lost[i] : sum[i]);
+    }
+}
+
+/* Writes dweight and dbias; zeros if there is no block. */
+static inline void finish_parameters(parameter_sums *p, cn_work work)
+{
+    if (p->blocks == 0) {
+        for (size_t i = 0; i < (p->dweight ? p->count : 0); i++)
+            p->dweight[i] = 0;
+        for (size_t i = 0; i < (p->dbias ? p->count : 0); i++)
+            p->dbias[i] = 0;
+    } else if (wanted(p)) {
+        if (parameter_sums_size(p->blocks, p->count) < MERGE_BYTES)
+            work.threads = 1;
+        cn_parallel_for((p->count + MERGE_COUNT - 1) / MERGE_COUNT, work, merge_parameters, p);
+    }
+}
+
+#endif

@@ -1,0 +1,46 @@
+/* RMS norm, backward; derived in docs/backward.md.
+ *
+ *     hat = x * rstd,  g = dy * (weight_offset + weight)
+ *     dx[r, c] = rstd[r] * (g - hat * average_c(g * hat))
+ *     dweight[c] = sum_r(dy * hat),   dbias[c] = sum_r(dy)
+ *
+ * Passes, split and determinism: rows_gradient.h. 3S of traffic: x, dy and dx once each.
+ */
+#include "kernels.h"
+#include "rows_gradient.h"
+
+static void add(const rows_gradient *g, gradient_lanes *sums, size_t row, size_t first, size_t n)
+{
+    const real *dy = g->dy + row * g->cols + first, *x = g->x + row * g->cols + first;
+    if (g->weight)
+        add_run(sums, dy, x, g->weight + first, n, 0, g->rstd[row], g->offset, true, false);
+    else
+        add_run(sums, dy, x, NULL, n, 0, g->rstd[row], 0, false, false);
+}
+
+static void apply(const rows_gradient *g, real *dx, size_t stride, acc *sums, size_t row, size_t rows, size_t first,
+                  size_t n, const gradient *k)
+{
+    apply_gradients(g, dx, stride, sums, row, rows, first, n, k, false);
+}
+
+size_t CN(rms_norm_backward_workspace)(size_t rows, size_t cols) { return rows_gradient_workspace(rows, cols); }
+
+void CN(rms_norm_backward)(real *dx, real *dweight, real *dbias, const real *dy, const real *x, const real *rstd,
+                           const real *weight, size_t rows, size_t cols, double weight_offset, cn_work work,
+                           void *workspace)
+{
+    rows_gradient g = {.dx = dx,
+                       .parameters = {.dweight = dweight, .dbias = dbias},
+                       .dy = dy,
+                       .x = x,
+                       .rstd = rstd,
+                       .weight = weight,
+                       .rows = rows,
+                       .cols = cols,
+                       .offset = (real)weight_offset,
+                       .work = work,
+                       .add = add,
+                       .apply = apply};
+    rows_backward(&g, workspace);
+}
