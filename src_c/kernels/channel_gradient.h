@@ -16,64 +16,77 @@ static inline gradient_sums channel_block(const real *dy, const real *x, span s,
                                           real mean, real rstd)
 {
     gradient_lanes lanes = {0};
+    run_constants c = {.mean = mean, .rstd = rstd, .centred = true};
     if (p->runs_per_block) {
         size_t run = block * p->runs_per_block, last = run + p->runs_per_block;
         for (; run < last && run < s.runs; run++)
-            add_run(&lanes, dy + run * s.stride, x + run * s.stride, NULL, s.length, mean, rstd, 0, false, true);
+            add_run(&lanes, dy + run * s.stride, x + run * s.stride, NULL, s.length, c);
     } else {
         size_t run = block / p->blocks_per_run, start = block % p->blocks_per_run * BLOCK, at = run * s.stride + start;
         size_t n = s.length - start < BLOCK ? s.length - start : BLOCK;
-        add_run(&lanes, dy + at, x + at, NULL, n, mean, rstd, 0, false, true);
+        add_run(&lanes, dy + at, x + at, NULL, n, c);
     }
     return fold_sums(&lanes);
 }
 
+/* What dx of a channel is made with. */
 typedef struct {
     const gradient *k;
     real weight;
     bool frozen, stream;
-} channel_run;
+} channel_scale;
 
-static inline void gradient_run(real *dx, const real *dy, const real *x, size_t n, gradient k, real weight)
+/* Runs of n elements, `stride` apart. */
+static inline void gradient_runs(real *dx, const real *dy, const real *x, size_t runs, size_t n, size_t stride,
+                                 const gradient *k, real weight)
 {
+    const real mean = k->mean, rstd = k->rstd, slope = k->slope, offset = k->offset;
+    for (size_t r = 0; r < runs; r++, dx += stride, dy += stride, x += stride) {
 #pragma omp simd
-    for (size_t i = 0; i < n; i++)
-        dx[i] = ((dy[i] * weight - k.offset) - (x[i] - k.mean) * k.rstd * k.slope) * k.rstd;
+        for (size_t i = 0; i < n; i++)
+            dx[i] = ((dy[i] * weight - offset) - (x[i] - mean) * rstd * slope) * rstd;
+    }
 }
 
-static inline void frozen_run(real *dx, const real *dy, size_t n, real rstd, real weight)
+static inline void frozen_runs(real *dx, const real *dy, size_t runs, size_t n, size_t stride, real rstd, real weight)
 {
     real scale;
-    if (scale_of(rstd, 0, weight, &scale)) {
+    bool in_range = scale_of(rstd, 0, weight, &scale); /* else the product of the two, but that with dy need not be */
+    for (size_t r = 0; r < runs; r++, dx += stride, dy += stride) {
+        if (!in_range) {
+            frozen_apply(dx, dy, 1, n, weight, rstd);
+            continue;
+        }
 #pragma omp simd
         for (size_t i = 0; i < n; i++)
             dx[i] = dy[i] * scale;
-    } else { /* the product of the two is out of range, that with dy need not be */
-        frozen_apply(dx, dy, 1, n, weight, rstd);
     }
 }
 
-static inline void gradient_or_frozen_run(real *dx, const real *dy, const real *x, size_t n, channel_run run)
+static inline void gradient_or_frozen(real *dx, const real *dy, const real *x, size_t runs, size_t n, size_t stride,
+                                      channel_scale s)
 {
-    if (run.frozen)
-        frozen_run(dx, dy, n, run.k->rstd, run.weight);
+    if (s.frozen)
+        frozen_runs(dx, dy, runs, n, stride, s.k->rstd, s.weight);
     else
-        gradient_run(dx, dy, x, n, *run.k, run.weight);
+        gradient_runs(dx, dy, x, runs, n, stride, s.k, s.weight);
 }
 
-/* dx of n elements from `at` on. */
-static inline void apply_channel_run(real *dx, const real *dy, const real *x, size_t at, size_t n, channel_run run)
+/* dx of runs of n elements from `at` on. */
+static inline void apply_runs(real *dx, const real *dy, const real *x, size_t at, size_t runs, size_t n, size_t stride,
+                              channel_scale s)
 {
-    if (!run.stream || n < STREAM_RUN) {
-        gradient_or_frozen_run(dx + at, dy + at, x + at, n, run);
+    if (!s.stream || n < STREAM_RUN) {
+        gradient_or_frozen(dx + at, dy + at, x + at, runs, n, stride, s);
         return;
     }
     real buffer[STREAM_RUN];
-    for (size_t i = at, m; i < at + n; i += m) {
-        m = stream_run(dx + i, at + n - i);
-        gradient_or_frozen_run(buffer, dy + i, x + i, m, run);
-        stream_out(dx + i, buffer, m);
-    }
+    for (size_t r = 0; r < runs; r++, at += stride)
+        for (size_t i = at, m; i < at + n; i += m) {
+            m = stream_run(dx + i, at + n - i);
+            gradient_or_frozen(buffer, dy + i, x + i, 1, m, 0, s);
+            stream_out(dx + i, buffer, m);
+        }
 }
 
 #endif

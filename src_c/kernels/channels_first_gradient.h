@@ -91,7 +91,10 @@ static inline bool one_block(const channels_first_gradient *g)
 static inline gradient_sums short_channel(const channels_first_gradient *g, size_t channel)
 {
     size_t at = channel * g->spatial, group = g->per_group == 1 ? channel : channel / g->per_group;
-    return sum_gradients(g->dy + at, g->x + at, NULL, g->shape.length, g->mean[group], g->rstd[group], 0, false, true);
+    gradient_lanes lanes = {0};
+    add_run(&lanes, g->dy + at, g->x + at, NULL, g->shape.length,
+            (run_constants){.mean = g->mean[group], .rstd = g->rstd[group], .centred = true});
+    return fold_sums(&lanes);
 }
 
 /* A channel with fixed statistics has no averages; its sums are taken again where they left the range of `real`. */
@@ -175,30 +178,35 @@ static inline void add_channel(const channels_first_gradient *g, gradient_sums *
     add_sums(group, &weighted);
 }
 
+static inline channel_scale scale_of_channel(const channels_first_gradient *g, size_t channel, const gradient *k)
+{
+    real weight = g->weight ? g->weight[channel % g->parameters.count] : 1;
+    return (channel_scale){k, weight, g->frozen, g->work.stream};
+}
+
+/* The blocks [first, last) of a channel. */
 static void apply_channel(const channels_first_gradient *g, size_t channel, const gradient *k, size_t first,
                           size_t last)
 {
-    size_t at = channel * g->spatial;
-    real weight = g->weight ? g->weight[channel % g->parameters.count] : 1;
-    channel_run run = {k, weight, g->frozen, g->work.stream};
+    size_t at = channel * g->spatial, length = g->shape.length, stride = g->shape.stride;
+    channel_scale scale = scale_of_channel(g, channel, k);
+    if (g->plan.runs_per_block) {
+        size_t run = first * g->plan.runs_per_block, end = last * g->plan.runs_per_block;
+        end = end < g->shape.runs ? end : g->shape.runs;
+        apply_runs(g->dx, g->dy, g->x, at + run * stride, end - run, length, stride, scale);
+        return;
+    }
     for (size_t block = first; block < last; block++) {
-        if (g->plan.runs_per_block) {
-            size_t r = block * g->plan.runs_per_block, end = r + g->plan.runs_per_block;
-            for (; r < end && r < g->shape.runs; r++)
-                apply_channel_run(g->dx, g->dy, g->x, at + r * g->shape.stride, g->shape.length, run);
-        } else {
-            size_t r = block / g->plan.blocks_per_run, start = block % g->plan.blocks_per_run * BLOCK;
-            size_t n = g->shape.length - start < BLOCK ? g->shape.length - start : BLOCK;
-            apply_channel_run(g->dx, g->dy, g->x, at + r * g->shape.stride + start, n, run);
-        }
+        size_t run = block / g->plan.blocks_per_run, start = block % g->plan.blocks_per_run * BLOCK;
+        size_t n = length - start < BLOCK ? length - start : BLOCK;
+        apply_runs(g->dx, g->dy, g->x, at + run * stride + start, 1, n, 0, scale);
     }
 }
 
 static void apply_short_channel(const channels_first_gradient *g, size_t channel, const gradient *k)
 {
-    real weight = g->weight ? g->weight[channel % g->parameters.count] : 1;
-    channel_run run = {k, weight, g->frozen, g->work.stream};
-    apply_channel_run(g->dx, g->dy, g->x, channel * g->spatial, g->shape.length, run);
+    channel_scale scale = scale_of_channel(g, channel, k);
+    apply_runs(g->dx, g->dy, g->x, channel * g->spatial, 1, g->shape.length, 0, scale);
 }
 
 static void whole_group(const channels_first_gradient *g, size_t group, acc *dy_t, acc *dy)

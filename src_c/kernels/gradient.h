@@ -87,18 +87,27 @@ typedef struct {
     acc t[LANES], g[LANES], gt[LANES], t_lost[LANES], g_lost[LANES], gt_lost[LANES];
 } gradient_lanes;
 
-/* One vector joins the lanes; with `some`, only the lanes where `keep` is 1 and not 0. `weighted`, `centred` and `some` are
- * constants: see add_run. */
-CN_INLINE void add_vector(gradient_lanes *s, const real *dy, const real *x, const real *weight, const real *keep,
-                          real mean, real rstd, real offset, const bool weighted, const bool centred, const bool some)
+/* The numbers a run is taken with. `weighted` (the run has weights of its own), `centred` (there is a mean; without one,
+ * `offset` is added to the weight) are constants. */
+typedef struct {
+    real mean, rstd, offset;
+    bool weighted, centred;
+} run_constants;
+
+CN_INLINE real run_t(real x, run_constants c) { return c.centred ? (x - c.mean) * c.rstd : x * c.rstd; }
+
+CN_INLINE real run_g(const real *dy, const real *weight, size_t i, run_constants c)
+{
+    return !c.weighted ? dy[i] : c.centred ? dy[i] * weight[i] : dy[i] * (c.offset + weight[i]);
+}
+
+/* One vector joins the lanes. */
+CN_INLINE void add_vector(gradient_lanes *s, const real *dy, const real *x, const real *weight, run_constants c)
 {
 #pragma omp simd
-    for (int l = 0; l < LANES; l++) {
-        real t = centred ? (x[l] - mean) * rstd : x[l] * rstd;
-        real g = !weighted ? dy[l] : centred ? dy[l] * weight[l] : dy[l] * (offset + weight[l]);
-        if (some)
-            t *= keep[l], g *= keep[l];
-        if (centred) {
+    for (size_t l = 0; l < LANES; l++) {
+        real t = run_t(x[l], c), g = run_g(dy, weight, l, c);
+        if (c.centred) {
             add_to(&s->t[l], &s->t_lost[l], (acc)t);
             add_to(&s->g[l], &s->g_lost[l], (acc)g);
         }
@@ -106,57 +115,67 @@ CN_INLINE void add_vector(gradient_lanes *s, const real *dy, const real *x, cons
     }
 }
 
-/* Four vectors are added in a tree in `real` first. */
-CN_INLINE void add_four_vectors(gradient_lanes *s, const real *dy, const real *x, const real *weight, real mean,
-                                real rstd, real offset, const bool weighted, const bool centred)
+/* Where four vectors begin; and if `some`, a constant, is true, which of their lanes count: 1, and 0 for the others. */
+typedef struct {
+    size_t at[4];
+    const real *keep[4];
+    bool some;
+} four_vectors;
+
+/* Four vectors are added in a tree in `real` before they join the lanes. */
+CN_INLINE void add_four_vectors(gradient_lanes *s, const real *dy, const real *x, const real *weight, four_vectors v,
+                                run_constants c)
 {
 #pragma omp simd
-    for (int l = 0; l < LANES; l++) {
-        const int m = l + LANES, o = l + 2 * LANES, q = l + 3 * LANES;
-        real t0, t1, t2, t3, g0 = dy[l], g1 = dy[m], g2 = dy[o], g3 = dy[q];
-        if (centred) {
-            t0 = (x[l] - mean) * rstd, t1 = (x[m] - mean) * rstd;
-            t2 = (x[o] - mean) * rstd, t3 = (x[q] - mean) * rstd;
-            if (weighted)
-                g0 *= weight[l], g1 *= weight[m], g2 *= weight[o], g3 *= weight[q];
+    for (size_t l = 0; l < LANES; l++) {
+        const size_t i0 = v.at[0] + l, i1 = v.at[1] + l, i2 = v.at[2] + l, i3 = v.at[3] + l;
+        real t0 = run_t(x[i0], c), t1 = run_t(x[i1], c), t2 = run_t(x[i2], c), t3 = run_t(x[i3], c);
+        real g0 = run_g(dy, weight, i0, c), g1 = run_g(dy, weight, i1, c);
+        real g2 = run_g(dy, weight, i2, c), g3 = run_g(dy, weight, i3, c);
+        if (v.some) {
+            t0 *= v.keep[0][l], t1 *= v.keep[1][l], t2 *= v.keep[2][l], t3 *= v.keep[3][l];
+            g0 *= v.keep[0][l], g1 *= v.keep[1][l], g2 *= v.keep[2][l], g3 *= v.keep[3][l];
+        }
+        if (c.centred) {
             add_to(&s->t[l], &s->t_lost[l], (acc)((t0 + t1) + (t2 + t3)));
             add_to(&s->g[l], &s->g_lost[l], (acc)((g0 + g1) + (g2 + g3)));
-        } else {
-            t0 = x[l] * rstd, t1 = x[m] * rstd, t2 = x[o] * rstd, t3 = x[q] * rstd;
-            if (weighted) {
-                g0 *= offset + weight[l], g1 *= offset + weight[m];
-                g2 *= offset + weight[o], g3 *= offset + weight[q];
-            }
         }
         add_to(&s->gt[l], &s->gt_lost[l], (acc)((g0 * t0 + g1 * t1) + (g2 * t2 + g3 * t3)));
     }
 }
 
-/* From element m on: m ones at the end. */
+/* Ones from the middle on: from element m on, m ones at the end of a vector. */
 static const real last_lanes[2 * LANES] = {[LANES] = 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
 
-/* A contiguous run of n elements joins the lanes; `weight` runs along it, or is NULL (`weighted` false). With `centred`
- * false there is no mean, and `offset` is added to the weight. What is left at the end is taken as the last of a whole
- * vector that reaches back; a run shorter than a vector is copied. */
-CN_INLINE void add_run(gradient_lanes *s, const real *dy, const real *x, const real *weight, size_t n, real mean,
-                       real rstd, real offset, const bool weighted, const bool centred)
+/* What is left of a run of n elements after its first i, less than four vectors: a vector that would reach beyond the end
+ * reaches back instead, and its last lanes count. */
+CN_INLINE four_vectors rest_of_run(size_t i, size_t n)
+{
+    four_vectors v = {.some = true};
+    for (int j = 0; j < 4; j++, i += LANES) {
+        size_t left = i < n ? n - i : 0, kept = left < LANES ? left : LANES;
+        v.at[j] = kept == LANES ? i : n - LANES;
+        v.keep[j] = last_lanes + kept;
+    }
+    return v;
+}
+
+/* A contiguous run of n elements joins the lanes; its weights run along it. */
+CN_INLINE void add_run(gradient_lanes *s, const real *dy, const real *x, const real *weight, size_t n, run_constants c)
 {
     size_t i = 0;
     for (; i + 4 * LANES <= n; i += 4 * LANES)
-        add_four_vectors(s, dy + i, x + i, weighted ? weight + i : NULL, mean, rstd, offset, weighted, centred);
-    for (; i + LANES <= n; i += LANES)
-        add_vector(s, dy + i, x + i, weighted ? weight + i : NULL, NULL, mean, rstd, offset, weighted, centred, false);
+        add_four_vectors(s, dy + i, x + i, c.weighted ? weight + i : NULL,
+                         (four_vectors){.at = {0, LANES, 2 * LANES, 3 * LANES}}, c);
     if (i < n && n >= LANES) {
-        size_t last = n - LANES;
-        add_vector(s, dy + last, x + last, weighted ? weight + last : NULL, last_lanes + (n - i), mean, rstd, offset,
-                   weighted, centred, true);
+        add_four_vectors(s, dy, x, weight, rest_of_run(i, n), c);
     } else if (i < n) {
         real x_rest[LANES], dy_rest[LANES], weight_rest[LANES];
-        pad_run(x_rest, x, n, centred ? mean : 0);
+        pad_run(x_rest, x, n, c.centred ? c.mean : 0);
         pad_run(dy_rest, dy, n, 0);
-        if (weighted)
+        if (c.weighted)
             pad_run(weight_rest, weight, n, 0);
-        add_vector(s, dy_rest, x_rest, weight_rest, NULL, mean, rstd, offset, weighted, centred, false);
+        add_vector(s, dy_rest, x_rest, weight_rest, c);
     }
 }
 
@@ -164,15 +183,6 @@ CN_INLINE gradient_sums fold_sums(const gradient_lanes *s)
 {
     return (gradient_sums){
         .t = fold_lanes(s->t, s->t_lost), .g = fold_lanes(s->g, s->g_lost), .gt = fold_lanes(s->gt, s->gt_lost)};
-}
-
-/* Sums over one run. */
-CN_INLINE gradient_sums sum_gradients(const real *dy, const real *x, const real *weight, size_t n, real mean, real rstd,
-                                      real offset, const bool weighted, const bool centred)
-{
-    gradient_lanes s = {0};
-    add_run(&s, dy, x, weight, n, mean, rstd, offset, weighted, centred);
-    return fold_sums(&s);
 }
 
 #endif

@@ -13,9 +13,10 @@ static void add(const rows_gradient *g, gradient_lanes *sums, size_t row, size_t
 {
     const real *dy = g->dy + row * g->cols + first, *x = g->x + row * g->cols + first;
     if (g->weight)
-        add_run(sums, dy, x, g->weight + first, n, 0, g->rstd[row], g->offset, true, false);
+        add_run(sums, dy, x, g->weight + first, n,
+                (run_constants){.rstd = g->rstd[row], .offset = g->offset, .weighted = true});
     else
-        add_run(sums, dy, x, NULL, n, 0, g->rstd[row], 0, false, false);
+        add_run(sums, dy, x, NULL, n, (run_constants){.rstd = g->rstd[row], .offset = 0});
 }
 
 static void apply(const rows_gradient *g, real *dx, size_t stride, acc *sums, size_t row, size_t rows, size_t first,
