@@ -111,9 +111,12 @@ static gradient frozen_gradient(const channels_first_gradient *g, size_t channel
     return k;
 }
 
+/* Whether dy * weight is zero all over a group. */
 static bool zero_group(const channels_first_gradient *g, size_t group)
 {
     const real *dy = g->dy + group * g->per_group * g->spatial;
+    if (g->weight && all_zero(g->weight + group % g->groups * g->per_group, g->per_group))
+        return true;
     if (g->shape.runs == 1)
         return all_zero(dy, g->per_group * g->spatial);
     for (size_t run = 0; run < g->shape.runs; run++)

@@ -35,7 +35,7 @@ typedef struct {
     real mean, rstd;
     real hat_lo, average, slope, offset;
     acc hat_lo_acc;
-    bool fast, no_sums; /* no_sums: only if dy is zero as a whole, and not just too small */
+    bool fast, no_sums; /* no_sums: only if dy * weight is zero as a whole, and not just too small */
 } gradient;
 
 /* Where these hold, nothing that matters to a gradient can overflow or be flushed in `real`: the spread is that of a fast
@@ -43,15 +43,16 @@ typedef struct {
  * of wide_gradient.h. */
 #define RSTD_MIN (sizeof(real) == 4 ? 0x1p-60 : 0x1p-495)
 #define RSTD_MAX (sizeof(real) == 4 ? 0x1p+50 : 0x1p+450)
-#define AVERAGE_MIN (sizeof(real) == 4 ? 0x1p-80 : 0x1p-700)
+#define AVERAGE_MIN (sizeof(real) == 4 ? 0x1p-100 : 0x1p-700)
 #define AVERAGE_MAX (sizeof(real) == 4 ? 0x1p+100 : 0x1p+900)
 
+/* Without branches: a loop over channels calls it. */
 static inline bool gradient_is_fast(acc rstd, acc t, acc average, acc slope)
 {
     acc a = fabs(average), b = fabs(slope);
-    bool large_enough = a >= AVERAGE_MIN || b >= AVERAGE_MIN || (a == 0 && b == 0);
-    return (rstd == 0 || (rstd >= RSTD_MIN && rstd <= RSTD_MAX)) && fabs(t) <= AVERAGE_MAX && a <= AVERAGE_MAX &&
-           b <= AVERAGE_MAX && large_enough;
+    int large_enough = (a >= AVERAGE_MIN) | (b >= AVERAGE_MIN) | ((a == 0) & (b == 0));
+    int spread = (rstd == 0) | ((rstd >= RSTD_MIN) & (rstd <= RSTD_MAX));
+    return spread & (fabs(t) <= AVERAGE_MAX) & (a <= AVERAGE_MAX) & (b <= AVERAGE_MAX) & large_enough;
 }
 
 static inline bool all_zero(const real *dy, size_t n)
