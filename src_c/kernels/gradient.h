@@ -64,14 +64,20 @@ static inline bool all_zero(const real *dy, size_t n)
     return !any;
 }
 
+/* sum / count; of float data by the inverse, since acc has digits to spare. */
+CN_INLINE acc average_of(acc sum, acc lost, acc count, acc inverse)
+{
+    return sizeof(real) < sizeof(acc) ? sum * inverse : (sum + lost) / count;
+}
+
 /* A group of `count` elements. */
 static inline gradient make_gradient(const gradient_sums *s, acc count, real mean, real rstd, bool centred)
 {
     gradient k = {.mean = mean, .rstd = rstd};
-    acc average = 0, slope = (s->gt + s->gt_lo) / count;
+    acc inverse = 1 / count, average = 0, slope = average_of(s->gt, s->gt_lo, count, inverse);
     if (centred) {
-        k.hat_lo_acc = (s->t + s->t_lo) / count;
-        average = (s->g + s->g_lo) / count;
+        k.hat_lo_acc = average_of(s->t, s->t_lo, count, inverse);
+        average = average_of(s->g, s->g_lo, count, inverse);
         slope -= k.hat_lo_acc * average;
     }
     k.fast = gradient_is_fast(rstd, k.hat_lo_acc, average, slope);
@@ -168,9 +174,12 @@ CN_INLINE void add_run(gradient_lanes *s, const real *dy, const real *x, const r
     for (; i + 4 * LANES <= n; i += 4 * LANES)
         add_four_vectors(s, dy + i, x + i, c.weighted ? weight + i : NULL,
                          (four_vectors){.at = {0, LANES, 2 * LANES, 3 * LANES}}, c);
-    if (i < n && n >= LANES) {
+    if ((n - i) % LANES == 0) {
+        for (; i < n; i += LANES)
+            add_vector(s, dy + i, x + i, c.weighted ? weight + i : NULL, c);
+    } else if (n >= LANES) {
         add_four_vectors(s, dy, x, weight, rest_of_run(i, n), c);
-    } else if (i < n) {
+    } else {
         real x_rest[LANES], dy_rest[LANES], weight_rest[LANES];
         pad_run(x_rest, x, n, c.centred ? c.mean : 0);
         pad_run(dy_rest, dy, n, 0);
