@@ -6,15 +6,14 @@ Run as ``python tests/gradient_reproducibility_table.py``.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
-import cnorm
 from gradients import BACKWARDS, Backward, Case, upstream
-from placement import at_offset, digest, offsets
+from placement import at_offset, digest
+from reproducibility_table import print_header, print_row
 from traps import TRAPS
-
-THREADS = (1, 2, 3, 7)
 
 
 def _cases(backward: Backward) -> list[Case]:
@@ -53,24 +52,10 @@ def _dx_alone(backward: Backward, cases: list[Case]) -> str:
 
 
 def main() -> None:
-    levels = cnorm.isa_levels()
-    placed = offsets(4)
-    print(f"cnorm {cnorm.__version__}, {cnorm.backend} backend")
-    print(f"levels {', '.join(levels)} x threads {THREADS} x bytes after a multiple of 64: {placed}\n")
-    print("| op | hash | identical over levels x threads x alignments | dx alone as in a batch |")
-    print("|---|---|---|---|")
+    print_header("dx alone as in a batch")
     for backward in BACKWARDS:
         cases = _cases(backward)
-        hashes = set()
-        for level in levels:
-            cnorm.set_isa(level)
-            for threads in THREADS:
-                with cnorm.num_threads(threads):
-                    hashes |= {_hash(backward, cases, offset) for offset in placed}
-        cnorm.set_isa(levels[0])
-        count = len(levels) * len(THREADS) * len(placed)
-        same = f"yes, {count} of {count}" if len(hashes) == 1 else f"NO: {len(hashes)} hashes of {count}"
-        print(f"| {backward.name} | {min(hashes)} | {same} | {_dx_alone(backward, cases)} |")
+        print_row(backward.name, partial(_hash, backward, cases), _dx_alone(backward, cases))
 
 
 if __name__ == "__main__":

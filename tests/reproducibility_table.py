@@ -5,6 +5,9 @@ Run as ``python tests/reproducibility_table.py``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 
 import cnorm
@@ -40,25 +43,33 @@ def _alone(norm: Norm) -> str:
     return "yes"
 
 
-def main() -> None:
-    levels = cnorm.isa_levels()
-    placed = offsets(4)
+def print_header(alone: str) -> None:
+    """What was varied, and the head of the table; ``alone`` names its last column."""
+    levels = ", ".join(cnorm.isa_levels())
     print(f"cnorm {cnorm.__version__}, {cnorm.backend} backend")
-    print(f"levels {', '.join(levels)} x threads {THREADS} x bytes after a multiple of 64: {placed}\n")
-    print("| op | hash | identical over levels x threads x alignments | alone as in a batch |")
+    print(f"levels {levels} x threads {THREADS} x bytes after a multiple of 64: {offsets(4)}\n")
+    print(f"| op | hash | identical over levels x threads x alignments | {alone} |")
     print("|---|---|---|---|")
+
+
+def print_row(name: str, hash_at: Callable[[int], str], alone: str) -> None:
+    """One op: ``hash_at(offset)`` computes everything from arrays that begin there."""
+    levels, hashes = cnorm.isa_levels(), set()
+    for level in levels:
+        cnorm.set_isa(level)
+        for threads in THREADS:
+            with cnorm.num_threads(threads):
+                hashes |= {hash_at(offset) for offset in offsets(4)}
+    cnorm.set_isa(levels[0])
+    count = len(levels) * len(THREADS) * len(offsets(4))
+    same = f"yes, {count} of {count}" if len(hashes) == 1 else f"NO: {len(hashes)} hashes of {count}"
+    print(f"| {name} | {min(hashes)} | {same} | {alone} |")
+
+
+def main() -> None:
+    print_header("alone as in a batch")
     for norm in NORMS:
-        problems = _problems(norm)
-        hashes = set()
-        for level in levels:
-            cnorm.set_isa(level)
-            for threads in THREADS:
-                with cnorm.num_threads(threads):
-                    hashes |= {_hash(norm, problems, offset) for offset in placed}
-        cnorm.set_isa(levels[0])
-        count = len(levels) * len(THREADS) * len(placed)
-        same = f"yes, {count} of {count}" if len(hashes) == 1 else f"NO: {len(hashes)} hashes of {count}"
-        print(f"| {norm.name} | {min(hashes)} | {same} | {_alone(norm)} |")
+        print_row(norm.name, partial(_hash, norm, _problems(norm)), _alone(norm))
 
 
 if __name__ == "__main__":

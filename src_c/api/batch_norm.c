@@ -2,8 +2,6 @@
  * One element a channel in space is (batch, channels) in either layout: it goes to the channels-last kernels. */
 #include "check.h"
 
-static bool as_last(size_t spatial, cnorm_layout layout) { return layout == CNORM_CHANNELS_LAST || spatial == 1; }
-
 size_t CN_API(batch_norm_forward_workspace)(size_t batch, size_t channels, size_t spatial, cnorm_layout layout)
 {
     if (element_count(batch, channels, spatial) == SIZE_MAX)

@@ -30,6 +30,15 @@ static inline cnorm_status check_layout(cnorm_layout layout)
     return layout == CNORM_CHANNELS_FIRST || layout == CNORM_CHANNELS_LAST ? CNORM_OK : CNORM_ERROR_VALUE;
 }
 
+/* One element a channel in space is the same array in either layout: the channels-last kernels take it. */
+static inline bool as_last(size_t spatial, cnorm_layout layout)
+{
+    return layout == CNORM_CHANNELS_LAST || spatial == 1;
+}
+
+/* Whether the channels can be cut into groups of one size. */
+static inline bool divides(size_t groups, size_t channels) { return groups > 0 && channels % groups == 0; }
+
 /* Running statistics come in pairs. */
 static inline cnorm_status check_running(const real *mean, const real *var, double momentum)
 {

@@ -1,8 +1,6 @@
 /* Group norm: checks, then the kernel of the level in use. */
 #include "check.h"
 
-static bool divides(size_t groups, size_t channels) { return groups > 0 && channels % groups == 0; }
-
 size_t CN_API(group_norm_forward_workspace)(size_t batch, size_t channels, size_t spatial, size_t groups,
                                             cnorm_layout layout)
 {

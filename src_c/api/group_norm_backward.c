@@ -2,10 +2,6 @@
  * either layout: it goes to the channels-last kernels. */
 #include "check.h"
 
-static bool as_last(size_t spatial, cnorm_layout layout) { return layout == CNORM_CHANNELS_LAST || spatial == 1; }
-
-static bool divides(size_t groups, size_t channels) { return groups > 0 && channels % groups == 0; }
-
 size_t CN_API(group_norm_backward_workspace)(size_t batch, size_t channels, size_t spatial, size_t groups,
                                              cnorm_layout layout)
 {

@@ -5,8 +5,7 @@ size_t CN_API(instance_norm_backward_workspace)(size_t batch, size_t channels, s
 {
     if (element_count(batch, channels, spatial) == SIZE_MAX)
         return 0;
-    return CN_KERNELS->instance_norm_backward_workspace(batch, channels, spatial,
-                                                        layout == CNORM_CHANNELS_LAST || spatial == 1);
+    return CN_KERNELS->instance_norm_backward_workspace(batch, channels, spatial, as_last(spatial, layout));
 }
 
 cnorm_status CN_API(instance_norm_backward)(real *dx, real *dweight, real *dbias, const real *dy, const real *x,
@@ -21,6 +20,6 @@ cnorm_status CN_API(instance_norm_backward)(real *dx, real *dweight, real *dbias
     CN_CHECK(check_workspace(workspace, workspace_size,
                              CN_API(instance_norm_backward_workspace)(batch, channels, spatial, layout)));
     CN_KERNELS->instance_norm_backward(dx, dweight, dbias, dy, x, mean, rstd, weight, batch, channels, spatial,
-                                       layout == CNORM_CHANNELS_LAST || spatial == 1, plan_backward(n, dx), workspace);
+                                       as_last(spatial, layout), plan_backward(n, dx), workspace);
     return CNORM_OK;
 }

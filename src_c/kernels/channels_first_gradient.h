@@ -16,8 +16,6 @@
 #include "span.h"
 #include "wide_gradient.h"
 
-#define SAMPLE_BLOCKS_MAX 64
-
 typedef struct {
     real *dx; /* or NULL */
     parameter_sums parameters;
@@ -38,7 +36,7 @@ static inline size_t elements_of_channel(const channels_first_gradient *g) { ret
 static inline void plan_channels_gradient(channels_first_gradient *g)
 {
     g->plan = plan_span(g->shape);
-    g->block_samples = divide_up(g->samples, SAMPLE_BLOCKS_MAX);
+    g->block_samples = divide_up(g->samples, PARAMETER_BLOCKS_MAX);
     g->parameters.count = g->groups * g->per_group;
     g->parameters.blocks = g->samples && elements_of_channel(g) ? divide_up(g->samples, g->block_samples) : 0;
 }

@@ -14,8 +14,6 @@
 #include "parameter_sums.h"
 #include "wide_gradient.h"
 
-#define LAST_BLOCKS_MAX 64
-
 typedef struct {
     real *dx, *dweight, *dbias; /* each may be NULL */
     const real *dy, *x, *mean, *rstd, *weight;
@@ -47,7 +45,7 @@ static inline void plan_last_gradient(channels_last_gradient *g)
     g->plan = plan_columns(g->rows, g->channels);
     g->chunks = divide_up(g->plan.width, CHUNK_COLUMNS);
     g->chunk = divide_up(divide_up(g->plan.width, g->chunks), LINE_COLUMNS) * LINE_COLUMNS;
-    g->block_samples = divide_up(g->samples, LAST_BLOCKS_MAX);
+    g->block_samples = divide_up(g->samples, PARAMETER_BLOCKS_MAX);
     g->parameters = (parameter_sums){g->dweight, g->dbias, divide_up(g->samples, g->block_samples), g->channels, NULL};
     size_t sums = few_gradient_samples(g) ? 2 + g->plan.pieces : 3;
     g->slot_size = sums * column_sums_size(g->plan.width) + gradient_columns_size(g->plan.width);

@@ -8,6 +8,8 @@
 #include "../parallel.h"
 #include "moments.h"
 
+#define PARAMETER_BLOCKS_MAX 64
+
 typedef struct {
     real *dweight, *dbias; /* (count,) each, or NULL */
     size_t blocks, count;

@@ -21,7 +21,6 @@
 
 #define ROWS_TOGETHER 4
 #define TOGETHER_BYTES (1024 * 1024) /* x and dy of the rows taken together, which stay in the second cache */
-#define ROW_BLOCKS_MAX 64
 #define ROW_BLOCK_MIN 32
 #define TILE STREAM_RUN
 
@@ -58,7 +57,7 @@ static inline bool weight_is_zero(const rows_gradient *g)
 
 static inline void plan_rows(rows_gradient *g)
 {
-    g->block_rows = divide_up(divide_up(g->rows, ROW_BLOCKS_MAX), ROWS_TOGETHER) * ROWS_TOGETHER;
+    g->block_rows = divide_up(divide_up(g->rows, PARAMETER_BLOCKS_MAX), ROWS_TOGETHER) * ROWS_TOGETHER;
     if (g->block_rows < ROW_BLOCK_MIN)
         g->block_rows = ROW_BLOCK_MIN;
     g->parameters.count = g->cols;
