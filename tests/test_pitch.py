@@ -56,7 +56,7 @@ class TestPitch:
         t = np.arange(len(pitches)) * pitch.HOP / pitch.RATE
         sung = 130 * 2 ** (t / seconds + 0.02 * np.sin(2 * np.pi * 5 * t))
         inner = slice(4, -4)  # frames that lie within the recording
-        assert confidences[inner].min() > pitch.VOICED
+        assert confidences[inner].min() > pitch.VOICED["crepe"]
         assert np.abs(1200 * np.log2(pitches / sung))[inner].max() < 40
         assert "0.30 s" in capsys.readouterr().out
 
@@ -65,7 +65,7 @@ class TestPitch:
         monkeypatch.setattr(pitch, "RECORDING", tmp_path / "absent.wav")
         monkeypatch.setattr(pitch, "sung_glide", lambda: np.zeros(3200, np.float32))
         _, _, confidences = pitch.main([])
-        assert confidences.max() < pitch.VOICED  # silence
+        assert confidences.max() < pitch.VOICED["crepe"]  # silence
         printed = capsys.readouterr().out
         assert "a synthetic voice" in printed
         assert f"{'-':>11}" in printed
