@@ -163,7 +163,7 @@ def _check_writeable(name: str, target: Array) -> None:
 
 
 def output(out: object, x: Array, like: str = "x", **inputs: object) -> Array:
-    """Return the array to write to: `out`, or a new one like `x`, whose name is `like`. It may be `x` itself."""
+    """Return the array to write to: `out`, or one like `x`, named `like`. It may be `x` itself."""
     return _layouts.empty_like(x) if out is None else _destination(out, x, like, like, x, inputs)
 
 

@@ -208,7 +208,7 @@ class Kernels(Protocol):
         style_rstd: Array | None,
         /,
     ) -> None:
-        """`content` and `style` (batch, channels, spatial), or channels last; statistics (batch * channels,)."""
+        """Both arrays (batch, channels, spatial), or channels last; statistics (batch * channels,)."""
 
     def adain_backward(
         self,

@@ -276,11 +276,12 @@ class Maps(NamedTuple):
 def run_channel_pairs(first: Maps, second: Maps, dtype: DType, kernel: Callable[..., None]) -> None:
     """Call a kernel on arrays of two shapes that share samples and channels.
 
-    The calls ``kernel(*first.inputs, first.y, *second.inputs, second.y, samples, channels)``, on arrays of the
-    forms' 3-D shapes, together cover everything. As in `run_channels`, no channel of a sample is cut, and no
-    sample with channels last. There are samples and channels.
+    The calls ``kernel(*first.inputs, first.y, *second.inputs, second.y, samples, channels)``, on arrays of
+    the forms' 3-D shapes, together cover everything. As in `run_channels`, no channel of a sample is cut,
+    and no sample with channels last. There are samples and channels.
     """
-    seen = [Maps(tuple(map(m.form.view, m.inputs)), None if m.y is None else m.form.view(m.y), m.form) for m in (first, second)]
+    seen = [m._replace(inputs=tuple(m.form.view(array) for array in m.inputs)) for m in (first, second)]
+    seen = [m if m.y is None else m._replace(y=m.form.view(m.y)) for m in seen]
     arrays = [array for maps in seen for array in (*maps.inputs, maps.y) if array is not None]
     batch, channels = arrays[0].shape[0], arrays[0].shape[-1 if first.form.channels_last else 1]
     samples_per_tile, channels_per_tile = batch, channels
@@ -312,8 +313,10 @@ def run_channel_pairs(first: Maps, second: Maps, dtype: DType, kernel: Callable[
             run(0, samples, slice(c, min(c + channels_per_tile, channels)))
 
 
-def run_samples(inputs: tuple[Array, ...], y: Array | None, dtype: DType, kernel: Callable[..., None]) -> None:
-    """Call ``kernel(*inputs, y, samples, rows)`` on (samples, rows, cols) arrays, rows being the last axis.
+def run_samples(
+    inputs: tuple[Array, ...], y: Array | None, dtype: DType, kernel: Callable[..., None]
+) -> None:
+    """Call ``kernel(*inputs, y, samples, rows)`` on (samples, rows, cols) arrays, a row being the last axis.
 
     All arrays have one shape; without an output, `y` is None. The calls together cover everything: some whole
     samples, or where these are larger than a tile, some rows of one sample.

@@ -20,12 +20,12 @@ def to_maps(y: Array, rows: Array, channels_last: bool) -> None:
 
 
 def freedom(n: int, unbiased: bool) -> float:
-    """The biased variance of n values over the one wanted: (n - 1) / n or 1. One value has no spread at all."""
+    """Return the biased variance of n values over the one wanted; 1 of one value, which has no spread."""
     return (n - 1) / n if unbiased and n > 1 else 1.0
 
 
 def _style(rows: Array, eps: float, unbiased: bool) -> tuple[Array, Array, Array, Array]:
-    """Return mean and standard deviation of rows times ``2**-k``, k, and ``1/sqrt(var + eps)``; all (rows, 1)."""
+    """Return mean and deviation of rows times ``2**-k``, k, and ``1/sqrt(var + eps)``; all (rows, 1)."""
     share = freedom(rows.shape[1], unbiased)
     d, k = scaled(rows, eps)
     mean = row_mean(d)

@@ -41,7 +41,8 @@ def adain_backward(
     own = (content_rstd / root).astype(content_rstd.dtype)
     xhat, rstd = standardized(rows, content_mean, own)
     hat, own_rstd = standardized(style_rows, np.zeros(len(rows)), style_rstd)
-    lost = np.isinf(style_rstd) | ((style_rstd > 0) & (style_rstd < np.finfo(style_rstd.dtype).smallest_normal))
+    smallest = np.finfo(style_rstd.dtype).smallest_normal
+    lost = np.isinf(style_rstd) | ((style_rstd > 0) & (style_rstd < smallest))
     share = np.where(lost, style_root, 1.0)[:, np.newaxis]  # what was taken from the style is a biased one
     to_hat, to_mean = np.zeros(len(rows)), np.zeros(len(rows))
     parameter_gradients(dy_rows, xhat, to_hat, to_mean)

@@ -108,8 +108,8 @@ class AdaIN(Layer):
         """
         if self._both is None:
             raise RuntimeError(
-                "AdaIN.backward: expected a call of the layer first, and one for each backward; there is none, "
-                "or it was made with save=False"
+                "AdaIN.backward: expected a call of the layer first, and one for each backward; "
+                "there is none, or it was made with save=False"
             )
         gradients = self._both(dy)
         self._both = None

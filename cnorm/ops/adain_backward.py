@@ -109,20 +109,20 @@ def adain_backward(
     style, style_place = _arguments.style_maps(style, axis, batch, channels, needed=content.size > 0)
     given = {"content_mean": content_mean, "content_rstd": content_rstd}
     given |= {"style_mean": style_mean, "style_rstd": style_rstd}
-    stats = {name: _arguments.statistic(name, value, shape, dtype).reshape(shape) for name, value in given.items()}
+    flat = [_arguments.statistic(name, value, shape, dtype) for name, value in given.items()]
+    means, rstds, _, style_rstds = (statistic.reshape(shape) for statistic in flat)
     needed = _arguments.names_of(need, AdaINGradients._fields)
     dcontent = _arguments.input_gradient(out, needed, dy, content, "content", style=style, **given)
     dstyle = _layouts.empty_like(style) if "style" in needed else None
     form = _layouts.channel_form(content, place, pooled=False)
     style_form = _layouts.channel_form(style, style_place, pooled=False)
-    used = stats["content_mean"], stats["content_rstd"], stats["style_rstd"]
 
     def kernel(
         dyt: Array, xt: Array, dxt: Array | None, st: Array, dst: Array | None, samples: slice, some: slice
     ) -> None:
-        pieces = (_layouts.part(whole, (samples, some)) for whole in used)
+        mean, rstd, style_rstd = (_layouts.part(s, (samples, some)) for s in (means, rstds, style_rstds))
         lasts = form.channels_last, style_form.channels_last
-        _backend.active.adain_backward(dyt, xt, st, *pieces, bool(unbiased), *lasts, dxt, dst)
+        _backend.active.adain_backward(dyt, xt, st, mean, rstd, style_rstd, bool(unbiased), *lasts, dxt, dst)
 
     if style.size and needed:
         first = _layouts.Maps((dy, content), dcontent, form)
