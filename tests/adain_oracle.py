@@ -78,7 +78,11 @@ def adain_backward(
     """The exact gradients, counted in the largest of a channel, or where they cancel that of their terms."""
     style = used_style(content, style)
     c, s = (maps(x, eps, axis, unbiased) for x in (content, style))
-    rows = np.moveaxis(dy.astype(oracle.compute_dtype(content.dtype)), axis, 1).reshape(c.xhat.shape).astype(Long)
+    rows = (
+        np.moveaxis(dy.astype(oracle.compute_dtype(content.dtype)), axis, 1)
+        .reshape(c.xhat.shape)
+        .astype(Long)
+    )
 
     def total(values: Array) -> Array:
         return values.sum(axis=1, keepdims=True)

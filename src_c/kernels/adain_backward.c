@@ -27,21 +27,47 @@ typedef struct {
     cn_work work;
     real *rstd, *weight; /* of instance norm */
     real *sums;          /* (2, batch * channels): rounded, and not used */
-    styles styles;       /* sum(dy * hat) and sum(dy) of instance norm, at first */
+    styles styles;       /* at first sum(dy * hat) and sum(dy) of instance norm, and how much weight is lifted */
 } adain_gradient;
 
 static acc elements_less(size_t n, bool unbiased) { return unbiased && n > 1 ? (acc)(n - 1) : (acc)n; }
 
-/* The standard deviation that a saved rstd stands for. Where that is no normal number it is taken from the style, whose
- * spread is far from any eps then. */
-static acc saved_std(real rstd, channel_maps m, size_t map, acc freedom)
+/* Element i of a map is at + i * step. */
+static wide_group map_shape(channel_maps m, size_t map, size_t *at)
 {
-    if (rstd == 0 || rstd != rstd || (rstd >= REAL_MIN && rstd <= REAL_MAX))
-        return rstd == 0 ? 0 : 1 / (acc)rstd;
-    size_t c = map % m.channels, at = m.last ? (map - c) * m.spatial + c : map * m.spatial;
-    wide_group shape = {m.spatial, m.spatial, 0, m.last ? m.channels : 1, 1, 1};
+    size_t c = map % m.channels;
+    *at = m.last ? (map - c) * m.spatial + c : map * m.spatial;
+    return (wide_group){m.spatial, m.spatial, 0, m.last ? m.channels : 1, 1, 1};
+}
+
+/* Whether an rstd tells its standard deviation. */
+static bool is_known(real rstd) { return rstd == 0 || rstd != rstd || (rstd >= REAL_MIN && rstd <= REAL_MAX); }
+
+/* std_s * sqrt(m / n) from the saved rstd. Where that is no normal number std_s is taken from the style, whose spread is
+ * far from any eps then; ratio is m / n of the content over that of the style. */
+static acc style_weight(real rstd, channel_maps m, size_t map, acc root, acc ratio)
+{
+    if (is_known(rstd))
+        return rstd == 0 ? 0 : root / (acc)rstd;
+    size_t at;
+    wide_group shape = map_shape(m, map, &at);
     wide_stats w = wide_statistics(m.x + at, &shape, 0, true);
-    return sqrt(w.square / freedom) / w.scale1 / w.scale2;
+    acc weight = sqrt(w.square * ratio) / w.scale1 / w.scale2;
+    return weight > REAL_MAX ? REAL_MAX : weight;
+}
+
+/* A subnormal weight would be short of digits: it is lifted by this power of two, and dcontent lowered afterwards. */
+#define LIFT (sizeof(real) == 4 ? 24 : 53)
+
+static void lower_content(const adain_gradient *g)
+{
+    for (size_t map = 0; map < (g->dcontent ? g->content.batch * g->content.channels : 0); map++) {
+        size_t at;
+        wide_group shape = map_shape(g->content, map, &at);
+        real factor = (real)ldexp(1, -(int)g->styles.power[map]);
+        for (size_t i = 0; i < (factor == 1 ? 0 : shape.count); i++)
+            g->dcontent[at + wide_at(&shape, i)] *= factor;
+    }
 }
 
 static channels_first_gradient gradient_of_maps(size_t count, size_t spatial)
@@ -119,8 +145,7 @@ static bool finish_sums(const adain_gradient *g, const real *style_rstd, acc roo
     acc less = elements_less(n, unbiased), own_root = sqrt(less / (acc)n);
     bool normal = true;
     for (size_t map = 0; map < g->style.batch * g->style.channels; map++) {
-        real rstd = style_rstd[map];
-        bool known = rstd == 0 || rstd != rstd || (rstd >= REAL_MIN && rstd <= REAL_MAX);
+        bool known = is_known(style_rstd[map]);
         normal &= known;
         /* An rstd taken from the style again is that of biased variances. */
         g->styles.scale[map] *= root / less * (known ? 1 : own_root);
@@ -155,11 +180,14 @@ void CN(adain_backward)(real *dcontent, real *dstyle, const real *dy, const real
     g.rstd = (real *)((unsigned char *)workspace + styles_size(count));
     g.weight = g.rstd + count, g.sums = g.weight + count;
     void *rest = g.sums + 2 * count;
-    acc root = spatial ? sqrt(elements_less(spatial, unbiased) / (acc)spatial) : 1;
-    acc style_freedom = elements_less(style_spatial, unbiased) / (acc)style_spatial;
+    acc freedom = spatial ? elements_less(spatial, unbiased) / (acc)spatial : 1, root = sqrt(freedom);
+    acc ratio = freedom / (elements_less(style_spatial, unbiased) / (acc)style_spatial);
     for (size_t map = 0; map < count; map++) {
+        acc weight = style_weight(style_rstd[map], g.style, map, root, ratio);
+        int lift = weight > 0 && weight < REAL_MIN ? LIFT : 0;
         g.rstd[map] = (real)((acc)content_rstd[map] / root);
-        g.weight[map] = (real)(saved_std(style_rstd[map], g.style, map, style_freedom) * root);
+        g.weight[map] = (real)ldexp(weight, lift);
+        g.styles.power[map] = lift;
     }
     sample_jobs samples = {.job = &g,
                            .sample = content_sample,
@@ -170,6 +198,7 @@ void CN(adain_backward)(real *dcontent, real *dstyle, const real *dy, const real
         run_samples(&samples, rest);
     else
         content_first(&g, rest);
+    lower_content(&g);
     if (!dstyle)
         return;
     /* The known rstd is used: what this eps does is to let constant maps pass. */
