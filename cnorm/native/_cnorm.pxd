@@ -60,8 +60,8 @@ cdef int batch_norm_backward_view(
     const floating[::1] weight, bint training, bint channels_last, floating[:, :, ::1] dx, floating[::1] dweight,
     floating[::1] dbias) noexcept nogil
 
-# content, y, dy, dcontent and style, dstyle of two shapes (batch, channels, spatial) or (batch, spatial, channels), which
-# differ in spatial alone; statistics (batch * channels,). dcontent and dstyle may be None.
+# content, y, dy, dcontent and style, dstyle of two shapes (batch, channels, spatial) or (batch, spatial, channels),
+# which differ in spatial alone; statistics (batch * channels,). dcontent and dstyle may be None.
 cdef int adain_view(
     const floating[:, :, ::1] content, const floating[:, :, ::1] style, double eps, bint unbiased, bint channels_last,
     floating[:, :, ::1] y, floating[::1] content_mean, floating[::1] content_rstd, floating[::1] style_mean,

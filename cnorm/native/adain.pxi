@@ -39,10 +39,12 @@ def adain(cnp.ndarray content, cnp.ndarray style, double eps, bint unbiased, bin
           cnp.ndarray y, content_mean, content_rstd, style_mean, style_rstd):
     """Backend protocol: (batch, channels, spatial) or (batch, spatial, channels) arrays."""
     cdef bint wide = is_double(content)
-    cdef adain_call c = adain_call(
-        cnp.PyArray_DATA(y), data_of(content_mean), data_of(content_rstd), data_of(style_mean), data_of(style_rstd),
-        cnp.PyArray_DATA(content), cnp.PyArray_DATA(style), shape_of(content, content_last),
-        shape_of(style, style_last))
+    cdef adain_call c
+    c.y, c.content, c.style = data_of(y), data_of(content), data_of(style)
+    c.content_mean, c.content_rstd = data_of(content_mean), data_of(content_rstd)
+    c.style_mean, c.style_rstd = data_of(style_mean), data_of(style_rstd)
+    c.shape = shape_of(content, content_last)
+    c.style_shape = shape_of(style, style_last)
     cdef cnorm_status status
     with nogil:
         status = run_adain(wide, c, eps, unbiased)
@@ -88,14 +90,16 @@ cdef int adain_view(
         const floating[:, :, ::1] content, const floating[:, :, ::1] style, double eps, bint unbiased,
         bint channels_last, floating[:, :, ::1] y, floating[::1] content_mean, floating[::1] content_rstd,
         floating[::1] style_mean, floating[::1] style_rstd) noexcept nogil:
-    cdef channel_shape s = view_shape(content.shape, channels_last), t = view_shape(style.shape, channels_last)
-    cdef Py_ssize_t statistics = s.batch * s.channels
-    if not (same_shape(content.shape, y.shape, 3) and s.batch == t.batch and s.channels == t.channels
+    cdef adain_call c
+    c.shape = view_shape(content.shape, channels_last)
+    c.style_shape = view_shape(style.shape, channels_last)
+    cdef Py_ssize_t statistics = c.shape.batch * c.shape.channels
+    if not (same_shape(content.shape, y.shape, 3) and c.shape.batch == c.style_shape.batch
+            and c.shape.channels == c.style_shape.channels
             and is_length(content_mean, statistics) and is_length(content_rstd, statistics)
             and is_length(style_mean, statistics) and is_length(style_rstd, statistics)):
         return CNORM_ERROR_VALUE
-    return run_adain(
-        floating is double,
-        adain_call(&y[0, 0, 0], view_data(content_mean), view_data(content_rstd), view_data(style_mean),
-                   view_data(style_rstd), <void *>&content[0, 0, 0], <void *>&style[0, 0, 0], s, t),
-        eps, unbiased)
+    c.y, c.content, c.style = &y[0, 0, 0], <void *>&content[0, 0, 0], <void *>&style[0, 0, 0]
+    c.content_mean, c.content_rstd = view_data(content_mean), view_data(content_rstd)
+    c.style_mean, c.style_rstd = view_data(style_mean), view_data(style_rstd)
+    return run_adain(floating is double, c, eps, unbiased)

@@ -45,9 +45,13 @@ def adain_backward(
         cnp.ndarray style_rstd, bint unbiased, bint content_last, bint style_last, dcontent, dstyle):
     """Backend protocol: (batch, channels, spatial) or (batch, spatial, channels) arrays."""
     cdef bint wide = is_double(content)
-    cdef adain_gradient_call c = adain_gradient_call(
-        data_of(dcontent), data_of(dstyle), data_of(dy), data_of(content), data_of(style), data_of(content_mean),
-        data_of(content_rstd), data_of(style_rstd), shape_of(content, content_last), shape_of(style, style_last))
+    cdef adain_gradient_call c
+    c.dcontent, c.dstyle, c.dy = data_of(dcontent), data_of(dstyle), data_of(dy)
+    c.content, c.style = data_of(content), data_of(style)
+    c.content_mean, c.content_rstd = data_of(content_mean), data_of(content_rstd)
+    c.style_rstd = data_of(style_rstd)
+    c.shape = shape_of(content, content_last)
+    c.style_shape = shape_of(style, style_last)
     cdef cnorm_status status
     with nogil:
         status = run_adain_backward(wide, c, unbiased)
@@ -99,22 +103,23 @@ cdef int adain_backward_view(
         const floating[:, :, ::1] dy, const floating[:, :, ::1] content, const floating[:, :, ::1] style,
         const floating[::1] content_mean, const floating[::1] content_rstd, const floating[::1] style_rstd,
         bint unbiased, bint channels_last, floating[:, :, ::1] dcontent, floating[:, :, ::1] dstyle) noexcept nogil:
-    cdef channel_shape s = view_shape(content.shape, channels_last), t = view_shape(style.shape, channels_last)
-    cdef Py_ssize_t statistics = s.batch * s.channels
-    if not (same_shape(content.shape, dy.shape, 3) and (dcontent is None or same_shape(content.shape, dcontent.shape, 3))
+    cdef adain_gradient_call c
+    c.shape = view_shape(content.shape, channels_last)
+    c.style_shape = view_shape(style.shape, channels_last)
+    cdef Py_ssize_t statistics = c.shape.batch * c.shape.channels
+    if not (same_shape(content.shape, dy.shape, 3)
+            and (dcontent is None or same_shape(content.shape, dcontent.shape, 3))
             and (dstyle is None or same_shape(style.shape, dstyle.shape, 3))
-            and s.batch == t.batch and s.channels == t.channels and content_mean.shape[0] == statistics
-            and content_rstd.shape[0] == statistics and style_rstd.shape[0] == statistics):
+            and c.shape.batch == c.style_shape.batch and c.shape.channels == c.style_shape.channels
+            and content_mean.shape[0] == statistics and content_rstd.shape[0] == statistics
+            and style_rstd.shape[0] == statistics):
         return CNORM_ERROR_VALUE
-    cdef void *dcontent_data = NULL
-    cdef void *dstyle_data = NULL
+    c.dcontent = c.dstyle = NULL
     if dcontent is not None:
-        dcontent_data = &dcontent[0, 0, 0]
+        c.dcontent = &dcontent[0, 0, 0]
     if dstyle is not None:
-        dstyle_data = &dstyle[0, 0, 0]
-    return run_adain_backward(
-        floating is double,
-        adain_gradient_call(
-            dcontent_data, dstyle_data, <void *>&dy[0, 0, 0], <void *>&content[0, 0, 0], <void *>&style[0, 0, 0],
-            view_data(content_mean), view_data(content_rstd), view_data(style_rstd), s, t),
-        unbiased)
+        c.dstyle = &dstyle[0, 0, 0]
+    c.dy, c.content, c.style = <void *>&dy[0, 0, 0], <void *>&content[0, 0, 0], <void *>&style[0, 0, 0]
+    c.content_mean, c.content_rstd = view_data(content_mean), view_data(content_rstd)
+    c.style_rstd = view_data(style_rstd)
+    return run_adain_backward(floating is double, c, unbiased)

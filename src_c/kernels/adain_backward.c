@@ -43,21 +43,36 @@ static wide_group map_shape(channel_maps m, size_t map, size_t *at)
 /* Whether an rstd tells its standard deviation. */
 static bool is_known(real rstd) { return rstd == 0 || rstd != rstd || (rstd >= REAL_MIN && rstd <= REAL_MAX); }
 
-/* std_s * sqrt(m / n) from the saved rstd. Where that is no normal number std_s is taken from the style, whose spread is
- * far from any eps then; ratio is m / n of the content over that of the style. */
-static acc style_weight(real rstd, channel_maps m, size_t map, acc root, acc ratio)
-{
-    if (is_known(rstd))
-        return rstd == 0 ? 0 : root / (acc)rstd;
-    size_t at;
-    wide_group shape = map_shape(m, map, &at);
-    wide_stats w = wide_statistics(m.x + at, &shape, 0, true);
-    acc weight = sqrt(w.square * ratio) / w.scale1 / w.scale2;
-    return weight > REAL_MAX ? REAL_MAX : weight;
-}
-
-/* A subnormal weight would be short of digits: it is lifted by this power of two, and dcontent lowered afterwards. */
+/* A weight that `real` cannot hold, or not with all its digits, is lifted by a power of two, and dcontent lowered
+ * afterwards. */
 #define LIFT (sizeof(real) == 4 ? 24 : 53)
+#define LEAST_EXPONENT (sizeof(real) == 4 ? FLT_MIN_EXP : DBL_MIN_EXP)
+#define MOST_EXPONENT ((sizeof(real) == 4 ? FLT_MAX_EXP : DBL_MAX_EXP) - 2)
+
+/* std_s * sqrt(m / n) * 2^lift from the saved rstd. Where that is no normal number std_s is taken from the style, whose
+ * spread is far from any eps then; ratio is m / n of the content over that of the style. */
+static acc style_weight(real rstd, channel_maps m, size_t map, acc root, acc ratio, int *lift)
+{
+    *lift = 0;
+    if (!(rstd > 0)) /* or not a number */
+        return (acc)rstd;
+    int exponent = 0, own;
+    acc weight;
+    if (is_known(rstd)) {
+        weight = root / frexp((acc)rstd, &own);
+        exponent = -own;
+    } else {
+        size_t at;
+        wide_group shape = map_shape(m, map, &at);
+        wide_stats w = wide_statistics(m.x + at, &shape, 0, true);
+        weight = sqrt(w.square * ratio);
+        exponent = -(ilogb(w.scale1) + ilogb(w.scale2));
+    }
+    weight = frexp(weight, &own);
+    exponent += own;
+    *lift = exponent < LEAST_EXPONENT ? LIFT : exponent > MOST_EXPONENT ? -2 : 0;
+    return ldexp(weight, exponent + *lift);
+}
 
 static void lower_content(const adain_gradient *g)
 {
@@ -183,11 +198,10 @@ void CN(adain_backward)(real *dcontent, real *dstyle, const real *dy, const real
     acc freedom = spatial ? elements_less(spatial, unbiased) / (acc)spatial : 1, root = sqrt(freedom);
     acc ratio = freedom / (elements_less(style_spatial, unbiased) / (acc)style_spatial);
     for (size_t map = 0; map < count; map++) {
-        acc weight = style_weight(style_rstd[map], g.style, map, root, ratio);
-        int lift = weight > 0 && weight < REAL_MIN ? LIFT : 0;
-        g.rstd[map] = (real)((acc)content_rstd[map] / root);
-        g.weight[map] = (real)ldexp(weight, lift);
+        int lift;
+        g.weight[map] = (real)style_weight(style_rstd[map], g.style, map, root, ratio, &lift);
         g.styles.power[map] = lift;
+        g.rstd[map] = (real)((acc)content_rstd[map] / root);
     }
     sample_jobs samples = {.job = &g,
                            .sample = content_sample,
