@@ -77,7 +77,7 @@ def main(argv: list[str] | None = None) -> Array:
     arguments = parser.parse_args(argv)
     try:
         photos = [read_photo(name) for name in (arguments.content, arguments.style)]
-    except (AttributeError, OSError) as error:
+    except (AttributeError, OSError, ValueError) as error:
         parser.error(f"no such photograph: {error}")
     painted, content, style = transfer(*photos, arguments.space)
     channels = CHANNELS[arguments.space]

@@ -20,11 +20,8 @@ cnorm_status CN_API(adain_backward)(real *dcontent, real *dstyle, const real *dy
     size_t n = element_count(batch, channels, spatial), style_n = element_count(batch, channels, style_spatial);
     size_t m = batch * channels;
     const region written[] = {{dstyle, style_n}};
-    const region read[] = {{content, n},
-                           {style == dstyle ? NULL : style, style_n},
-                           {content_mean, m},
-                           {content_rstd, m},
-                           {style_rstd, m}};
+    const region read[] = {
+        {content, n}, {style == dstyle ? NULL : style, style_n}, {content_mean, m}, {content_rstd, m}, {style_rstd, m}};
     CN_CHECK(check_count(n));
     CN_CHECK(check_count(style_n));
     CN_CHECK(check_layout(layout));
