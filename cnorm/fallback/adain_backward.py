@@ -9,9 +9,9 @@ from cnorm.fallback.gradients import Parts, input_gradient, parameter_gradients,
 from cnorm.fallback.moments import Array
 
 
-def _deviations(rstd: Parts) -> Array:
+def _deviations(rstd: Parts) -> Parts:
     """``1 / rstd``, or 0 where that is 0: constant values, and eps = 0."""
-    return np.where(rstd.fraction == 0, 0.0, np.ldexp(1 / rstd.fraction, -rstd.exponent))
+    return Parts(np.where(rstd.fraction == 0, 0.0, 1 / rstd.fraction), -rstd.exponent)
 
 
 @np.errstate(all="ignore")
@@ -48,7 +48,8 @@ def adain_backward(
     parameter_gradients(dy_rows, xhat, to_hat, to_mean)
     gradients = None
     if dcontent is not None and n:
-        gradients = input_gradient(dy_rows, _deviations(own_rstd) / share * root, xhat, rstd)
+        std = _deviations(own_rstd)  # its power of two goes through to the result
+        gradients = input_gradient(dy_rows, std.fraction / share * root, xhat, rstd.shifted(std.exponent))
     if dstyle is not None:
         slope = (to_hat * root / (style_n * style_root**2))[:, np.newaxis] * share
         to_maps(dstyle, np.ldexp(*hat) * slope + (to_mean / style_n)[:, np.newaxis], style_last)
