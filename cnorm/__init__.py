@@ -2,10 +2,11 @@
 
 from cnorm._backend import name as backend
 from cnorm._config import cache_limit, isa, isa_levels, set_cache_limit, set_isa, show_config
-from cnorm._gradients import Gradients
+from cnorm._gradients import AdaINGradients, AdaLayerNormGradients, Gradients
 from cnorm._threads import get_num_threads, num_threads, set_num_threads
 from cnorm._version import __version__
 from cnorm.layers import (
+    AdaIN,
     BatchNorm1d,
     BatchNorm2d,
     BatchNorm3d,
@@ -16,6 +17,10 @@ from cnorm.layers import (
     LayerNorm,
     RMSNorm,
 )
+from cnorm.ops.ada_layer_norm import ada_layer_norm
+from cnorm.ops.ada_layer_norm_backward import ada_layer_norm_backward
+from cnorm.ops.adain import adain
+from cnorm.ops.adain_backward import adain_backward
 from cnorm.ops.batch_norm import batch_norm
 from cnorm.ops.batch_norm_backward import batch_norm_backward
 from cnorm.ops.group_norm import group_norm
@@ -28,6 +33,9 @@ from cnorm.ops.rms_norm import rms_norm
 from cnorm.ops.rms_norm_backward import rms_norm_backward
 
 __all__ = [
+    "AdaIN",
+    "AdaINGradients",
+    "AdaLayerNormGradients",
     "BatchNorm1d",
     "BatchNorm2d",
     "BatchNorm3d",
@@ -39,6 +47,10 @@ __all__ = [
     "LayerNorm",
     "RMSNorm",
     "__version__",
+    "ada_layer_norm",
+    "ada_layer_norm_backward",
+    "adain",
+    "adain_backward",
     "backend",
     "batch_norm",
     "batch_norm_backward",

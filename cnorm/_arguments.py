@@ -87,15 +87,15 @@ def integer(name: str, value: Any) -> int:
         _refuse(TypeError, name, "an integer", type(value).__name__)
 
 
-def channel_axis(x: Array, axis: Any, first: int) -> int:
+def channel_axis(x: Array, axis: Any, first: int, name: str = "x") -> int:
     """Return the channel axis of `x` counted from the front; axes before `first` cannot be it."""
     if x.ndim < 2:
-        _refuse(ValueError, "x", "at least 2 axes, batch and channels", f"shape {x.shape}")
+        _refuse(ValueError, name, "at least 2 axes, batch and channels", f"shape {x.shape}")
     given = integer("axis", axis)
     result = given + x.ndim if given < 0 else given
     if not first <= result < x.ndim:
         other = f" other than the batch axis {first - 1}" if first else ""
-        _refuse(ValueError, "axis", f"an axis of x, which has {x.ndim},{other}".rstrip(","), given)
+        _refuse(ValueError, "axis", f"an axis of {name}, which has {x.ndim},{other}".rstrip(","), given)
     return result
 
 
@@ -162,31 +162,35 @@ def _check_writeable(name: str, target: Array) -> None:
         end += stride * (n - 1)
 
 
-def output(out: object, x: Array, **inputs: object) -> Array:
-    """Return the array to write to: `out`, or a new one like `x`. It may be `x` itself."""
-    return _layouts.empty_like(x) if out is None else _destination(out, x, "x", x, inputs)
+def output(out: object, x: Array, like: str = "x", **inputs: object) -> Array:
+    """Return the array to write to: `out`, or one like `x`, named `like`. It may be `x` itself."""
+    return _layouts.empty_like(x) if out is None else _destination(out, x, like, like, x, inputs)
 
 
 def input_gradient(
-    out: object, needed: frozenset[str], dy: Array, x: Array, **inputs: object
+    out: object, needed: frozenset[str], dy: Array, x: Array, like: str = "x", **inputs: object
 ) -> Array | None:
     """Return the array for the gradient of `x`, if that is needed: as `output`, but it may be `dy` itself."""
-    if "x" not in needed:
+    if like not in needed:
         if out is not None:
-            _refuse(ValueError, "out", "None, as need has no 'x'", "an array")
+            _refuse(ValueError, "out", f"None, as need has no '{like}'", "an array")
         return None
-    return _layouts.empty_like(x) if out is None else _destination(out, x, "dy", dy, {"x": x, **inputs})
+    if out is None:
+        return _layouts.empty_like(x)
+    return _destination(out, x, like, "dy", dy, {like: x, **inputs})
 
 
-def _destination(out: object, x: Array, name: str, replaced: Array, inputs: dict[str, object]) -> Array:
+def _destination(
+    out: object, x: Array, like: str, name: str, replaced: Array, inputs: dict[str, object]
+) -> Array:
     """Check an output given for the result that has the shape of `x` and may replace one of the inputs."""
     if not isinstance(out, np.ndarray):
         _refuse(TypeError, "out", "a NumPy array", type(out).__name__)
     target = array("out", out)
     if target.dtype != x.dtype:
-        _refuse(TypeError, "out", f"dtype {x.dtype}, that of x", target.dtype)
+        _refuse(TypeError, "out", f"dtype {x.dtype}, that of {like}", target.dtype)
     if target.shape != x.shape:
-        _refuse(ValueError, "out", f"shape {x.shape}, that of x", f"shape {target.shape}")
+        _refuse(ValueError, "out", f"shape {x.shape}, that of {like}", f"shape {target.shape}")
     _check_writeable("out", target)
     same = (
         target.ctypes.data == replaced.ctypes.data
@@ -249,18 +253,23 @@ def needed(need: Any, weight: object) -> frozenset[str]:
     """Return which gradients to compute: as named, or that of `x`, and of the parameters if there are any."""
     if need is None:
         return frozenset(Gradients._fields if weight is not None else ("x",))
+    return names_of(need, Gradients._fields)
+
+
+def names_of(need: Any, fields: tuple[str, ...]) -> frozenset[str]:
+    """Return the gradients named: some of `fields`, or one of them."""
     try:
         names = (need,) if isinstance(need, str) else tuple(need)
     except TypeError:
-        _refuse(TypeError, "need", f"names out of {Gradients._fields}", type(need).__name__)
-    return frozenset(choice("need", name, Gradients._fields) for name in names)
+        _refuse(TypeError, "need", f"names out of {fields}", type(need).__name__)
+    return frozenset(choice("need", name, fields) for name in names)
 
 
-def incoming(dy: object, x: Array) -> Array:
+def incoming(dy: object, x: Array, like: str = "x") -> Array:
     """Return the gradient that comes in, which has the shape of `x`."""
     result, _ = floating("dy", dy)
     if result.shape != x.shape:
-        _refuse(ValueError, "dy", f"shape {x.shape}, that of x", f"shape {result.shape}")
+        _refuse(ValueError, "dy", f"shape {x.shape}, that of {like}", f"shape {result.shape}")
     return result
 
 
@@ -268,3 +277,40 @@ def several_values(count: int, what: str) -> None:
     """Refuse statistics of a single value, whose variance says nothing."""
     if count == 1:
         _refuse(ValueError, "x", f"more than one value per {what}", "one")
+
+
+def style_maps(style: object, axis: Any, batch: int, channels: int, needed: bool) -> tuple[Array, int]:
+    """Return the style of a content of so many samples and channels, and its channel axis.
+
+    Parameters
+    ----------
+    needed : bool
+        Whether there is content, which needs a style of at least one position.
+    """
+    result, _ = floating("style", style)
+    place = channel_axis(result, axis, first=1, name="style")
+    if (result.shape[0], result.shape[place]) != (batch, channels):
+        expected = f"{batch} samples and, on axis {place}, {channels} channels, as content has"
+        _refuse(ValueError, "style", expected, f"shape {result.shape}")
+    if needed and not result.size:
+        _refuse(ValueError, "style", "at least one position", f"shape {result.shape}")
+    return result, place
+
+
+def modulation(name: str, value: object, x: Array, dtype: DType) -> Array:
+    """Return numbers by sample and element of a row as a ready (batch, cols) array of the compute dtype.
+
+    `value` has that shape, or axes of size 1 between the two, as many as `x` has there.
+    """
+    shape = (x.shape[0], x.shape[-1])
+    given = array(name, value)
+    long = (x.shape[0], *(1 for _ in x.shape[1:-1]), x.shape[-1])
+    if given.shape not in (shape, long):
+        _refuse(ValueError, name, f"shape {shape} or {long}", f"shape {given.shape}")
+    return _layouts.compact(_parameter(name, given, given.shape), dtype).reshape(shape)
+
+
+def samples_of_rows(x: Array) -> None:
+    """Refuse arrays without a batch axis before their rows."""
+    if x.ndim < 2:
+        _refuse(ValueError, "x", "at least 2 axes, batch and the elements of a row", f"shape {x.shape}")

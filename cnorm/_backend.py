@@ -193,6 +193,67 @@ class Kernels(Protocol):
     ) -> None:
         """Gradients of `batch_norm_training` or, without `training`, `batch_norm_inference`."""
 
+    def adain(
+        self,
+        content: Array,
+        style: Array,
+        eps: float,
+        unbiased: bool,
+        content_last: bool,
+        style_last: bool,
+        y: Array,
+        content_mean: Array | None,
+        content_rstd: Array | None,
+        style_mean: Array | None,
+        style_rstd: Array | None,
+        /,
+    ) -> None:
+        """Both arrays (batch, channels, spatial), or channels last; statistics (batch * channels,)."""
+
+    def adain_backward(
+        self,
+        dy: Array,
+        content: Array,
+        style: Array,
+        content_mean: Array,
+        content_rstd: Array,
+        style_rstd: Array,
+        unbiased: bool,
+        content_last: bool,
+        style_last: bool,
+        dcontent: Array | None,
+        dstyle: Array | None,
+        /,
+    ) -> None:
+        """Gradients of `adain`; `dstyle` may be the memory of `style`."""
+
+    def ada_layer_norm(
+        self,
+        x: Array,
+        scale: Array,
+        shift: Array,
+        eps: float,
+        y: Array,
+        mean: Array | None,
+        rstd: Array | None,
+        /,
+    ) -> None:
+        """`x` (batch, rows, cols); scale, shift (batch, cols); mean, rstd (batch * rows,)."""
+
+    def ada_layer_norm_backward(
+        self,
+        dy: Array,
+        x: Array,
+        mean: Array,
+        rstd: Array,
+        scale: Array,
+        dx: Array | None,
+        dscale: Array | None,
+        dshift: Array | None,
+        /,
+    ) -> None:
+        """Gradients of `ada_layer_norm`; dscale, dshift (batch, cols)."""
+
 
 def _load() -> tuple[Any, str]:
     """Return the native module, or None and the reason why the NumPy backend is in use."""
@@ -247,5 +308,9 @@ fast_rms_norm_backward = _never if native is None else native.fast_rms_norm_back
 fast_group_norm_backward = _never if native is None else native.fast_group_norm_backward
 fast_instance_norm_backward = _never if native is None else native.fast_instance_norm_backward
 fast_batch_norm_backward = _never if native is None else native.fast_batch_norm_backward
+fast_adain = _never if native is None else native.fast_adain
+fast_adain_backward = _never if native is None else native.fast_adain_backward
+fast_ada_layer_norm = _never if native is None else native.fast_ada_layer_norm
+fast_ada_layer_norm_backward = _never if native is None else native.fast_ada_layer_norm_backward
 
 empty = _empty if native is None else native.empty

@@ -76,3 +76,57 @@ class ParameterSums:
                 None if total is None else total.astype(self.dtype) for total in (self.weight, self.bias)
             )
         return Gradients(dx, weight, bias)
+
+
+class AdaINGradients(NamedTuple):
+    """Gradients of a loss with respect to the inputs of `adain`; None where not asked for.
+
+    Attributes
+    ----------
+    content, style : array or None
+        Each of the shape, dtype and memory order of the argument.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cnorm
+    >>> content, style = np.array([[[1, 2, 6.0]]]), np.array([[[3, 5.0]]])
+    >>> y, *statistics = cnorm.adain(content, style, return_stats=True)
+    >>> grads = cnorm.adain_backward(np.ones_like(y), content, style, *statistics, need="style")
+    >>> grads.style.round(3)
+    array([[[1.5, 1.5]]])
+    >>> grads.content is None
+    True
+    """
+
+    content: Array | None
+    style: Array | None
+
+
+class AdaLayerNormGradients(NamedTuple):
+    """Gradients of a loss with respect to the inputs of `ada_layer_norm`; None where not asked for.
+
+    Attributes
+    ----------
+    x : array or None
+        Of the shape, dtype and memory order of `x`.
+    scale, shift : array or None
+        Of the shape of `scale` and the dtype computed in: float64 for float64, else float32.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cnorm
+    >>> x = np.array([[[1, 2, 3], [6, 5, 1]]], np.float32)
+    >>> scale = shift = np.zeros((1, 3), np.float32)
+    >>> y, mean, rstd = cnorm.ada_layer_norm(x, scale, shift, return_stats=True)
+    >>> grads = cnorm.ada_layer_norm_backward(np.ones_like(y), x, mean, rstd, scale, need="shift")
+    >>> grads.shift
+    array([[2., 2., 2.]], dtype=float32)
+    >>> grads.x is None
+    True
+    """
+
+    x: Array | None
+    scale: Array | None
+    shift: Array | None

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, overload
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -263,3 +263,78 @@ def part(values: Array | None, index: slice | tuple[slice, ...]) -> Array | None
     It is a view if the piece is contiguous in `values`. None stays None.
     """
     return None if values is None else np.ascontiguousarray(values[index]).reshape(-1)
+
+
+class Maps(NamedTuple):
+    """Arrays of one shape with a channel axis, and the form in which they are taken: inputs and an output."""
+
+    inputs: tuple[Array, ...]
+    y: Array | None
+    form: ChannelForm
+
+
+def run_channel_pairs(first: Maps, second: Maps, dtype: DType, kernel: Callable[..., None]) -> None:
+    """Call a kernel on arrays of two shapes that share samples and channels.
+
+    The calls ``kernel(*first.inputs, first.y, *second.inputs, second.y, samples, channels)``, on arrays of
+    the forms' 3-D shapes, together cover everything. As in `run_channels`, no channel of a sample is cut,
+    and no sample with channels last. There are samples and channels.
+    """
+    seen = [m._replace(inputs=tuple(m.form.view(array) for array in m.inputs)) for m in (first, second)]
+    seen = [m if m.y is None else m._replace(y=m.form.view(m.y)) for m in seen]
+    arrays = [array for maps in seen for array in (*maps.inputs, maps.y) if array is not None]
+    batch, channels = arrays[0].shape[0], arrays[0].shape[-1 if first.form.channels_last else 1]
+    samples_per_tile, channels_per_tile = batch, channels
+    if not takes_whole(dtype, *arrays):
+        spatial = sum(maps.inputs[-1].size for maps in seen) // (batch * channels)
+        elements = TILE_BYTES // dtype.itemsize
+        samples_per_tile = max(1, elements // (channels * spatial))
+        if not (first.form.channels_last or second.form.channels_last):
+            channels_per_tile = min(channels, max(1, elements // (samples_per_tile * spatial)))
+    tiles = Tiles(dtype), Tiles(dtype)
+
+    def run(number: int, samples: slice, some: slice, *given: Array | None) -> None:
+        if number == len(seen):
+            kernel(*given, samples, some)
+            return
+        maps = seen[number]
+        index = (samples, ..., some) if maps.form.channels_last else (samples, some)
+        views, target = tuple(view[index] for view in maps.inputs), maps.y
+        tiles[number].run(
+            views,
+            None if target is None else target[index],
+            maps.form.shape(views[-1]),
+            lambda *found: run(number + 1, samples, some, *given, *found),
+        )
+
+    for n in range(0, batch, samples_per_tile):
+        for c in range(0, channels, channels_per_tile):
+            samples = slice(n, min(n + samples_per_tile, batch))
+            run(0, samples, slice(c, min(c + channels_per_tile, channels)))
+
+
+def run_samples(
+    inputs: tuple[Array, ...], y: Array | None, dtype: DType, kernel: Callable[..., None]
+) -> None:
+    """Call ``kernel(*inputs, y, samples, rows)`` on (samples, rows, cols) arrays, a row being the last axis.
+
+    All arrays have one shape; without an output, `y` is None. The calls together cover everything: some whole
+    samples, or where these are larger than a tile, some rows of one sample.
+    """
+    batch, *lead, cols = inputs[0].shape
+    rows = math.prod(lead)
+    whole = takes_whole(dtype, *inputs, *([] if y is None else [y]))
+    if whole or rows * cols * dtype.itemsize <= TILE_BYTES:
+
+        def of_samples(*given: Any) -> None:
+            arrays = (None if a is None else a.reshape(-1, rows, cols) for a in given[:-1])
+            kernel(*arrays, given[-1], slice(0, rows))
+
+        run_rows(inputs, y, inputs[0].ndim - 1, dtype, of_samples)
+        return
+    for n in range(batch):
+
+        def of_rows(*given: Any, sample: slice = slice(n, n + 1)) -> None:
+            kernel(*(None if a is None else a[np.newaxis] for a in given[:-1]), sample, given[-1])
+
+        run_rows(tuple(array[n] for array in inputs), None if y is None else y[n], 1, dtype, of_rows)

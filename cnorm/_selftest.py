@@ -48,18 +48,24 @@ TRAPS = {
 }
 
 
+def _given(w: Array, b: Array, _: float) -> tuple[Array, Array]:
+    return w, b
+
+
 @dataclass(frozen=True)
 class Op:
     """An op in one configuration.
 
     `run` is given (x, weight, bias, eps, channel axis) and returns y; `exact` is given (x, eps, channel axis)
-    and returns xhat in extended precision; `layouts` are pairs of a shape and its channel axis.
+    and returns xhat in extended precision; `layouts` are pairs of a shape and its channel axis. `affine` is
+    given (weight, bias, eps) and returns what xhat is multiplied by, and what is added then.
     """
 
     name: str
     run: Callable[[Array, Array, Array, float, int], Array]
     exact: Callable[[Array, float, int], Array]
     layouts: tuple[tuple[tuple[int, ...], int], ...]
+    affine: Callable[[Array, Array, float], tuple[Array, Array]] = _given
 
 
 @dataclass
@@ -146,6 +152,31 @@ def _run_inference(x: Array, w: Array, b: Array, eps: float, axis: int) -> Array
     return cnorm.batch_norm(x, *running_statistics(x, axis), w, b, eps=eps, axis=axis)
 
 
+def _run_ada_layer_norm(x: Array, w: Array, b: Array, eps: float, _: int) -> Array:
+    return cnorm.ada_layer_norm(x[np.newaxis], w[np.newaxis], b[np.newaxis], eps)[0]
+
+
+def _one_more(w: Array, b: Array, _: float) -> tuple[Array, Array]:
+    return w.dtype.type(1) + w, b
+
+
+def _style(w: Array, b: Array) -> Array:
+    """Return two values a channel, around `b` and apart by 2 `w`."""
+    return np.stack([b - w, b + w])
+
+
+def _run_adain(x: Array, w: Array, b: Array, eps: float, axis: int) -> Array:
+    style = np.repeat(_style(w, b)[np.newaxis], x.shape[0], axis=0)
+    if axis == 1:
+        return cnorm.adain(x, style.swapaxes(1, 2), eps, unbiased=False)
+    return cnorm.adain(x, style, eps, axis=-1, unbiased=False)
+
+
+def _style_statistics(w: Array, b: Array, eps: float) -> tuple[Array, Array]:
+    style = _style(w, b).astype(np.longdouble)
+    return np.sqrt(style.var(axis=0) + np.longdouble(eps)), style.mean(axis=0)
+
+
 def along(parameter: Array, x: Array, axis: int) -> Array:
     """Shape a parameter (channels,) to broadcast against `x`."""
     return parameter.reshape([-1 if i == axis else 1 for i in range(x.ndim)])
@@ -184,6 +215,8 @@ OPS = (
         IMAGE_LAYOUTS + COLUMN_LAYOUTS,
     ),
     Op("batch_norm, inference", _run_inference, _exact_inference, IMAGE_LAYOUTS + COLUMN_LAYOUTS),
+    Op("ada_layer_norm", _run_ada_layer_norm, _exact(rows), ROW_LAYOUTS, _one_more),
+    Op("adain", _run_adain, _exact(instances), IMAGE_LAYOUTS, _style_statistics),
 )
 
 
@@ -211,10 +244,10 @@ def judge(op: Op, dtype: str) -> Verdict:
             w, b = rng.uniform(-3, 3, (2, shape[axis])).astype(dtype)
             y = op.run(x, w, b, trap.eps, axis)
             xhat = op.exact(x, trap.eps, axis)
-            weight, bias = along(w, x, axis), along(b, x, axis)
+            weight, bias = (along(v, x, axis) for v in op.affine(w, b, trap.eps))
             unit = roundoff * (np.maximum(1, abs(xhat)) * abs(weight) + abs(bias))
             verdict.see(abs(y - (xhat * weight + bias)) / unit)
-            if trap.spread == 0 and op.name != "rms_norm":
+            if trap.spread == 0 and op.name not in ("rms_norm", "adain"):  # their constants are not given
                 verdict.constants_are_exact &= bool((y == bias).all())
             for _ in variants():
                 again = op.run(x, w, b, trap.eps, axis)

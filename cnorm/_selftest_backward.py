@@ -45,7 +45,8 @@ class Backward:
     """A backward function in one configuration.
 
     `run` is given (dy, x, weight, eps, channel axis) and returns the gradients; `layouts` are pairs of a
-    shape and its channel axis. Frozen statistics are those of `running_statistics`.
+    shape and its channel axis. Frozen statistics are those of `running_statistics`. The op adds
+    `weight_offset` to the weight.
     """
 
     name: str
@@ -54,11 +55,19 @@ class Backward:
     layouts: tuple[tuple[tuple[int, ...], int], ...]
     centred: bool = True
     frozen: bool = False
+    weight_offset: float = 0.0
 
 
 def _layer_norm(dy: Array, x: Array, w: Array, eps: float, _: int) -> cnorm.Gradients:
     statistics = cnorm.layer_norm(x, eps=eps, return_stats=True)[1:]
     return cnorm.layer_norm_backward(dy, x, *statistics, w, need=NEED)
+
+
+def _ada_layer_norm(dy: Array, x: Array, w: Array, eps: float, _: int) -> cnorm.Gradients:
+    scale = w[np.newaxis]
+    statistics = cnorm.ada_layer_norm(x[np.newaxis], scale, scale, eps, return_stats=True)[1:]
+    grads = cnorm.ada_layer_norm_backward(dy[np.newaxis], x[np.newaxis], *statistics, scale)
+    return cnorm.Gradients(*(None if g is None else g[0] for g in grads))
 
 
 def _rms_norm(dy: Array, x: Array, w: Array, eps: float, _: int) -> cnorm.Gradients:
@@ -98,6 +107,7 @@ BACKWARDS = (
     Backward("instance_norm", _instance_norm, instances, IMAGE_LAYOUTS),
     Backward("batch_norm, training", _batch_norm, batches, IMAGE_LAYOUTS + COLUMN_LAYOUTS),
     Backward("batch_norm, frozen", _batch_norm_frozen, batches, IMAGE_LAYOUTS + COLUMN_LAYOUTS, frozen=True),
+    Backward("ada_layer_norm", _ada_layer_norm, rows, ROW_LAYOUTS, weight_offset=1.0),
 )
 
 
@@ -117,7 +127,7 @@ def _exact(
         mean, rstd = (along(s, x, axis) for s in _frozen_statistics(x, eps, axis))
         hat = (x.astype(np.longdouble) - mean) * rstd
     dy = dy.astype(np.longdouble)
-    g = (dy * along(w, x, axis)).reshape(grouped)
+    g = (dy * along(w + w.dtype.type(op.weight_offset), x, axis)).reshape(grouped)
     part = 0 if op.frozen else hat * (g * hat).mean(axes, keepdims=True)
     if op.centred and not op.frozen:
         part = part + g.mean(axes, keepdims=True)

@@ -58,6 +58,20 @@ def _batch_norm_inference(x: Array, w: Array, b: Array) -> Array:
     return y
 
 
+def _ada_layer_norm(x: Array, w: Array, b: Array) -> Array:
+    return _standardise(x, (1,)) * (1 + w) + b
+
+
+def _ours_ada_layer_norm(x: Array, w: Array, b: Array) -> Array:
+    return cnorm.ada_layer_norm(x[np.newaxis], w[np.newaxis], b[np.newaxis], EPS)[0]
+
+
+def _adain(x: Array, w: Array, b: Array) -> Array:
+    """Its own style: what that costs does not depend on the values."""
+    y: Array = _standardise(x, (2, 3)) * np.sqrt(x.var((2, 3), keepdims=True) + EPS)
+    return y + x.mean((2, 3), keepdims=True)
+
+
 PAIRS: tuple[tuple[str, tuple[int, ...], Callable[..., Array], Callable[..., Array]], ...] = (
     ("layer_norm", ROWS, lambda x, w, b: cnorm.layer_norm(x, None, w, b, EPS), _layer_norm),
     ("rms_norm", ROWS, lambda x, w, b: cnorm.rms_norm(x, None, w, EPS, bias=b), _rms_norm),
@@ -75,6 +89,8 @@ PAIRS: tuple[tuple[str, tuple[int, ...], Callable[..., Array], Callable[..., Arr
         lambda x, w, b: cnorm.batch_norm(x, b, w * w, w, b),
         _batch_norm_inference,
     ),
+    ("ada_layer_norm", ROWS, _ours_ada_layer_norm, _ada_layer_norm),
+    ("adain", IMAGES, lambda x, w, b: cnorm.adain(x, x, EPS), _adain),
 )
 
 

@@ -223,6 +223,75 @@ CNORM_API cnorm_status cnorm_batch_norm_backward_f64(double *dx, double *dweight
 CNORM_API cnorm_status cnorm_copy_f32(float *y, const float *x, size_t n, int stream);
 CNORM_API cnorm_status cnorm_copy_f64(double *y, const double *x, size_t n, int stream);
 
+/* Adaptive instance norm: the content's channels take mean and standard deviation of the style's, by sample.
+ *
+ *     y = (content - content_mean) * content_rstd * style_std + style_mean
+ *
+ * std = 1 / rstd = sqrt(var + eps), var biased or, when `unbiased`, with n / (n - 1), and 0 of a single element.
+ * content, y (batch, channels, spatial) in `layout`; style (batch, channels, style_spatial) in `style_layout`; statistics
+ * (batch, channels) or NULL. y may be content. */
+CNORM_API size_t cnorm_adain_forward_workspace_f32(size_t batch, size_t channels, size_t spatial, size_t style_spatial,
+                                                   cnorm_layout layout, cnorm_layout style_layout);
+CNORM_API size_t cnorm_adain_forward_workspace_f64(size_t batch, size_t channels, size_t spatial, size_t style_spatial,
+                                                   cnorm_layout layout, cnorm_layout style_layout);
+CNORM_API cnorm_status cnorm_adain_forward_f32(float *y, float *content_mean, float *content_rstd, float *style_mean,
+                                               float *style_rstd, const float *content, const float *style,
+                                               size_t batch, size_t channels, size_t spatial, size_t style_spatial,
+                                               double eps, int unbiased, cnorm_layout layout, cnorm_layout style_layout,
+                                               void *workspace, size_t workspace_size);
+CNORM_API cnorm_status cnorm_adain_forward_f64(double *y, double *content_mean, double *content_rstd,
+                                               double *style_mean, double *style_rstd, const double *content,
+                                               const double *style, size_t batch, size_t channels, size_t spatial,
+                                               size_t style_spatial, double eps, int unbiased, cnorm_layout layout,
+                                               cnorm_layout style_layout, void *workspace, size_t workspace_size);
+
+/* dcontent, dstyle: what is not wanted may be NULL; dcontent may be dy and dstyle style. Statistics as the forward function writes them; the
+ * means of the style are taken from it again. Without content the gradient of the style is 0.
+ *
+ *     dcontent = style_std * content_rstd * (dy - average(dy) - hat * sum(dy * hat) / m)
+ *     dstyle = sum(dy) / n_style + style_hat * sum(dy * hat) / m_style,   m = n - 1 where `unbiased` (and n > 1), else n */
+CNORM_API size_t cnorm_adain_backward_workspace_f32(size_t batch, size_t channels, size_t spatial, size_t style_spatial,
+                                                    cnorm_layout layout, cnorm_layout style_layout);
+CNORM_API size_t cnorm_adain_backward_workspace_f64(size_t batch, size_t channels, size_t spatial, size_t style_spatial,
+                                                    cnorm_layout layout, cnorm_layout style_layout);
+CNORM_API cnorm_status cnorm_adain_backward_f32(float *dcontent, float *dstyle, const float *dy, const float *content,
+                                                const float *style, const float *content_mean,
+                                                const float *content_rstd, const float *style_rstd, size_t batch,
+                                                size_t channels, size_t spatial, size_t style_spatial, int unbiased,
+                                                cnorm_layout layout, cnorm_layout style_layout, void *workspace,
+                                                size_t workspace_size);
+CNORM_API cnorm_status cnorm_adain_backward_f64(double *dcontent, double *dstyle, const double *dy,
+                                                const double *content, const double *style, const double *content_mean,
+                                                const double *content_rstd, const double *style_rstd, size_t batch,
+                                                size_t channels, size_t spatial, size_t style_spatial, int unbiased,
+                                                cnorm_layout layout, cnorm_layout style_layout, void *workspace,
+                                                size_t workspace_size);
+
+/* Adaptive layer norm: y[n, r, c] = (x[n, r, c] - mean[n, r]) * rstd[n, r] * (1 + scale[n, c]) + shift[n, c].
+ * x, y (batch, rows, cols); scale, shift (batch, cols); mean, rstd (batch, rows) or NULL. */
+CNORM_API size_t cnorm_ada_layer_norm_forward_workspace_f32(size_t batch, size_t rows, size_t cols);
+CNORM_API size_t cnorm_ada_layer_norm_forward_workspace_f64(size_t batch, size_t rows, size_t cols);
+CNORM_API cnorm_status cnorm_ada_layer_norm_forward_f32(float *y, float *mean, float *rstd, const float *x,
+                                                        const float *scale, const float *shift, size_t batch,
+                                                        size_t rows, size_t cols, double eps, void *workspace,
+                                                        size_t workspace_size);
+CNORM_API cnorm_status cnorm_ada_layer_norm_forward_f64(double *y, double *mean, double *rstd, const double *x,
+                                                        const double *scale, const double *shift, size_t batch,
+                                                        size_t rows, size_t cols, double eps, void *workspace,
+                                                        size_t workspace_size);
+
+/* As layer norm's, with g = dy * (1 + scale); dscale = sum(dy * hat) and dshift = sum(dy) over the rows of a sample. */
+CNORM_API size_t cnorm_ada_layer_norm_backward_workspace_f32(size_t batch, size_t rows, size_t cols);
+CNORM_API size_t cnorm_ada_layer_norm_backward_workspace_f64(size_t batch, size_t rows, size_t cols);
+CNORM_API cnorm_status cnorm_ada_layer_norm_backward_f32(float *dx, float *dscale, float *dshift, const float *dy,
+                                                         const float *x, const float *mean, const float *rstd,
+                                                         const float *scale, size_t batch, size_t rows, size_t cols,
+                                                         void *workspace, size_t workspace_size);
+CNORM_API cnorm_status cnorm_ada_layer_norm_backward_f64(double *dx, double *dscale, double *dshift, const double *dy,
+                                                         const double *x, const double *mean, const double *rstd,
+                                                         const double *scale, size_t batch, size_t rows, size_t cols,
+                                                         void *workspace, size_t workspace_size);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,5 +1,9 @@
 """The NumPy backend: readable, float64 inside, and the specification of what the kernels compute."""
 
+from cnorm.fallback.ada_layer_norm import ada_layer_norm
+from cnorm.fallback.ada_layer_norm_backward import ada_layer_norm_backward
+from cnorm.fallback.adain import adain
+from cnorm.fallback.adain_backward import adain_backward
 from cnorm.fallback.batch_norm import batch_norm_inference, batch_norm_training
 from cnorm.fallback.batch_norm_backward import batch_norm_backward
 from cnorm.fallback.group_norm import group_norm
@@ -12,6 +16,10 @@ from cnorm.fallback.rms_norm import rms_norm
 from cnorm.fallback.rms_norm_backward import rms_norm_backward
 
 __all__ = [
+    "ada_layer_norm",
+    "ada_layer_norm_backward",
+    "adain",
+    "adain_backward",
     "batch_norm_backward",
     "batch_norm_inference",
     "batch_norm_training",

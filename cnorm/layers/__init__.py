@@ -1,5 +1,6 @@
 """Layers: parameters, running statistics and gradients around the functions of `cnorm.ops`."""
 
+from cnorm.layers.adain import AdaIN
 from cnorm.layers.batch_norm import BatchNorm1d, BatchNorm2d, BatchNorm3d
 from cnorm.layers.group_norm import GroupNorm
 from cnorm.layers.instance_norm import InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
@@ -7,6 +8,7 @@ from cnorm.layers.layer_norm import LayerNorm
 from cnorm.layers.rms_norm import RMSNorm
 
 __all__ = [
+    "AdaIN",
     "BatchNorm1d",
     "BatchNorm2d",
     "BatchNorm3d",

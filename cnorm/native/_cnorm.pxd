@@ -59,3 +59,25 @@ cdef int batch_norm_backward_view(
     const floating[:, :, ::1] dy, const floating[:, :, ::1] x, const floating[::1] mean, const floating[::1] rstd,
     const floating[::1] weight, bint training, bint channels_last, floating[:, :, ::1] dx, floating[::1] dweight,
     floating[::1] dbias) noexcept nogil
+
+# content, y, dy, dcontent and style, dstyle of two shapes (batch, channels, spatial) or (batch, spatial, channels),
+# which differ in spatial alone; statistics (batch * channels,). dcontent and dstyle may be None.
+cdef int adain_view(
+    const floating[:, :, ::1] content, const floating[:, :, ::1] style, double eps, bint unbiased, bint channels_last,
+    floating[:, :, ::1] y, floating[::1] content_mean, floating[::1] content_rstd, floating[::1] style_mean,
+    floating[::1] style_rstd) noexcept nogil
+
+cdef int adain_backward_view(
+    const floating[:, :, ::1] dy, const floating[:, :, ::1] content, const floating[:, :, ::1] style,
+    const floating[::1] content_mean, const floating[::1] content_rstd, const floating[::1] style_rstd, bint unbiased,
+    bint channels_last, floating[:, :, ::1] dcontent, floating[:, :, ::1] dstyle) noexcept nogil
+
+# x, y, dy, dx (batch, rows, cols); scale, shift, dscale, dshift (batch, cols); mean, rstd (batch * rows,)
+cdef int ada_layer_norm_view(
+    const floating[:, :, ::1] x, const floating[:, ::1] scale, const floating[:, ::1] shift, double eps,
+    floating[:, :, ::1] y, floating[::1] mean, floating[::1] rstd) noexcept nogil
+
+cdef int ada_layer_norm_backward_view(
+    const floating[:, :, ::1] dy, const floating[:, :, ::1] x, const floating[::1] mean, const floating[::1] rstd,
+    const floating[:, ::1] scale, floating[:, :, ::1] dx, floating[:, ::1] dscale,
+    floating[:, ::1] dshift) noexcept nogil

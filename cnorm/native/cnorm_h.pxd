@@ -143,3 +143,54 @@ cdef extern from "cnorm.h" nogil:
 
     cnorm_status cnorm_copy_f32(float *y, const float *x, size_t n, int stream)
     cnorm_status cnorm_copy_f64(double *y, const double *x, size_t n, int stream)
+
+    size_t cnorm_adain_forward_workspace_f32(
+        size_t batch, size_t channels, size_t spatial, size_t style_spatial, cnorm_layout layout,
+        cnorm_layout style_layout)
+    size_t cnorm_adain_forward_workspace_f64(
+        size_t batch, size_t channels, size_t spatial, size_t style_spatial, cnorm_layout layout,
+        cnorm_layout style_layout)
+    cnorm_status cnorm_adain_forward_f32(
+        float *y, float *content_mean, float *content_rstd, float *style_mean, float *style_rstd,
+        const float *content, const float *style, size_t batch, size_t channels, size_t spatial,
+        size_t style_spatial, double eps, int unbiased, cnorm_layout layout, cnorm_layout style_layout,
+        void *workspace, size_t workspace_size)
+    cnorm_status cnorm_adain_forward_f64(
+        double *y, double *content_mean, double *content_rstd, double *style_mean, double *style_rstd,
+        const double *content, const double *style, size_t batch, size_t channels, size_t spatial,
+        size_t style_spatial, double eps, int unbiased, cnorm_layout layout, cnorm_layout style_layout,
+        void *workspace, size_t workspace_size)
+    size_t cnorm_adain_backward_workspace_f32(
+        size_t batch, size_t channels, size_t spatial, size_t style_spatial, cnorm_layout layout,
+        cnorm_layout style_layout)
+    size_t cnorm_adain_backward_workspace_f64(
+        size_t batch, size_t channels, size_t spatial, size_t style_spatial, cnorm_layout layout,
+        cnorm_layout style_layout)
+    cnorm_status cnorm_adain_backward_f32(
+        float *dcontent, float *dstyle, const float *dy, const float *content, const float *style,
+        const float *content_mean, const float *content_rstd, const float *style_rstd, size_t batch,
+        size_t channels, size_t spatial, size_t style_spatial, int unbiased, cnorm_layout layout,
+        cnorm_layout style_layout, void *workspace, size_t workspace_size)
+    cnorm_status cnorm_adain_backward_f64(
+        double *dcontent, double *dstyle, const double *dy, const double *content, const double *style,
+        const double *content_mean, const double *content_rstd, const double *style_rstd, size_t batch,
+        size_t channels, size_t spatial, size_t style_spatial, int unbiased, cnorm_layout layout,
+        cnorm_layout style_layout, void *workspace, size_t workspace_size)
+    size_t cnorm_ada_layer_norm_forward_workspace_f32(size_t batch, size_t rows, size_t cols)
+    size_t cnorm_ada_layer_norm_forward_workspace_f64(size_t batch, size_t rows, size_t cols)
+    cnorm_status cnorm_ada_layer_norm_forward_f32(
+        float *y, float *mean, float *rstd, const float *x, const float *scale, const float *shift,
+        size_t batch, size_t rows, size_t cols, double eps, void *workspace, size_t workspace_size)
+    cnorm_status cnorm_ada_layer_norm_forward_f64(
+        double *y, double *mean, double *rstd, const double *x, const double *scale, const double *shift,
+        size_t batch, size_t rows, size_t cols, double eps, void *workspace, size_t workspace_size)
+    size_t cnorm_ada_layer_norm_backward_workspace_f32(size_t batch, size_t rows, size_t cols)
+    size_t cnorm_ada_layer_norm_backward_workspace_f64(size_t batch, size_t rows, size_t cols)
+    cnorm_status cnorm_ada_layer_norm_backward_f32(
+        float *dx, float *dscale, float *dshift, const float *dy, const float *x, const float *mean,
+        const float *rstd, const float *scale, size_t batch, size_t rows, size_t cols, void *workspace,
+        size_t workspace_size)
+    cnorm_status cnorm_ada_layer_norm_backward_f64(
+        double *dx, double *dscale, double *dshift, const double *dy, const double *x, const double *mean,
+        const double *rstd, const double *scale, size_t batch, size_t rows, size_t cols, void *workspace,
+        size_t workspace_size)

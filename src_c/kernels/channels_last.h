@@ -17,18 +17,24 @@
 #include "rows.h"
 #include "wide.h"
 
-typedef struct {
-    real *y, *mean, *rstd;
+typedef struct channels_last channels_last;
+struct channels_last {
+    real *y, *mean, *rstd; /* without y: statistics alone */
     const real *x, *weight, *bias;
     acc *mean_acc, *variance; /* (samples * groups,) unrounded statistics, or NULL */
     size_t samples, rows, channels, groups;
     acc eps;
     cn_work work;
+    /* Scale and shift of the columns [first, first + n) of a sample, p those from the first on, where they are not weight
+     * and bias; and then the output of a group that takes the careful way, from its statistics. */
+    void (*affine)(const channels_last *g, size_t sample, size_t first, size_t n, row_parameters *p);
+    void (*careful_output)(const channels_last *g, size_t sample, size_t group, const wide_group *shape,
+                           const wide_stats *w);
     column_plan plan;
     unsigned char *memory; /* workspace, `slot_size` bytes for each sample in progress */
     size_t slot_size, slots;
     bool kept[CN_FEW_GROUPS]; /* of the second way: whether a sample has columns already written */
-} channels_last;
+};
 
 /* The parts of a slot. */
 typedef struct {
@@ -127,13 +133,16 @@ static void finish_carefully(const channels_last *g, size_t sample, size_t group
     size_t index = sample * g->groups + group;
     wide_group careful = {g->rows * size, size, g->channels, 1, 1, size};
     wide_stats w = wide_statistics(g->x + at, &careful, g->eps, true);
-    wide_apply(g->y + at, g->x + at, &careful, &w, 0, g->weight ? g->weight + first : NULL,
-               g->bias ? g->bias + first : NULL);
     store_statistics(g, index, wide_mean(&w), wide_variance(&w), wide_rstd(&w, g->eps));
+    if (g->careful_output)
+        g->careful_output(g, sample, group, &careful, &w);
+    else
+        wide_apply(g->y + at, g->x + at, &careful, &w, 0, g->weight ? g->weight + first : NULL,
+                   g->bias ? g->bias + first : NULL);
 }
 
 /* Each channel a group: what make_normaliser and store_statistics do, for n channels side by side. */
-static void finish_channels(const channels_last *g, size_t index, row_parameters *p, column_moments m, size_t n)
+static void finish_single_columns(const channels_last *g, size_t index, row_parameters *p, column_moments m, size_t n)
 {
 #pragma omp simd
     for (size_t c = 0; c < n; c++) {
@@ -200,8 +209,11 @@ static bool finish_groups(const channels_last *g, size_t sample, slot *s, size_t
     }
     row_parameters mine = parameters_from(*p, first);
     if (size == 1)
-        finish_channels(g, sample * g->channels + first, &mine, moments_from(s->total, first), last - first);
-    set_affine(&mine, g->weight ? g->weight + first : NULL, g->bias ? g->bias + first : NULL, last - first);
+        finish_single_columns(g, sample * g->channels + first, &mine, moments_from(s->total, first), last - first);
+    if (g->affine)
+        g->affine(g, sample, first, last - first, &mine);
+    else
+        set_affine(&mine, g->weight ? g->weight + first : NULL, g->bias ? g->bias + first : NULL, last - first);
     if (!any_kept(&mine, last - first))
         return false;
     for (size_t c = first; c < last; c += size) {
@@ -239,7 +251,7 @@ static void whole_sample(const channels_last *g, size_t sample, size_t next)
     repeat_parameters(&s.parameters, g->channels, g->plan.width);
     size_t size = g->rows * g->channels;
     bool fetch = next < g->samples && worth_fetching(g->work, size * sizeof(real));
-    for (size_t piece = g->plan.pieces; piece-- > 0;) /* what was read last is still in the cache */
+    for (size_t piece = g->y ? g->plan.pieces : 0; piece-- > 0;) /* what was read last is still in the cache */
         write_piece(g, sample, &s, piece, kept, fetch ? (next - sample) * size : 0);
 }
 
@@ -299,6 +311,8 @@ static void some_columns(void *job, size_t task)
     s.total.count = sample_columns(g, g->x, &s, first, cols).count;
     bool kept = finish_groups(g, 0, &s, first, first + cols);
     row_parameters p = parameters_from(s.parameters, first);
+    if (!g->y)
+        return;
     if (kept)
         write_other_columns(g->y + first, g->x + first, g->channels, g->rows, cols, &p);
     else
@@ -318,7 +332,8 @@ static inline void normalise_channels_last(channels_last *g, void *workspace)
         cn_parallel_for(g->samples * g->plan.pieces, g->work, piece_statistics_last, g);
         for (size_t sample = 0; sample < g->samples; sample++)
             merge_sample(g, sample);
-        cn_parallel_for(g->samples * g->plan.pieces, g->work, piece_output_last, g);
+        if (g->y)
+            cn_parallel_for(g->samples * g->plan.pieces, g->work, piece_output_last, g);
     } else {
         cn_parallel_for(g->slots, g->work, slot_of_samples, g);
     }

@@ -31,6 +31,8 @@ struct groups {
     void (*apply)(const groups *g, size_t parameter, const normaliser *k, size_t at, size_t start, size_t n,
                   size_t ahead);
     size_t (*parameter)(const groups *g, size_t group);
+    /* the output of a group that takes the careful way, from its statistics; NULL: with weight and bias */
+    void (*careful_output)(const groups *g, size_t group, const wide_stats *w);
     size_t per_task;
     span_plan plan;
     moments *partial;        /* workspace of the second way: (count * pieces,) */
@@ -48,14 +50,17 @@ CN_NOINLINE static void careful_group(const groups *g, size_t group, size_t p)
 {
     const real *x = g->x + group * g->stride;
     wide_stats w = wide_statistics(x, &g->careful, g->eps, g->shape.centred);
-    wide_apply(g->y + group * g->stride, x, &g->careful, &w, g->weight_offset, g->weight ? g->weight + p : NULL,
-               g->bias ? g->bias + p : NULL);
     if (g->mean)
         g->mean[group] = (real)wide_mean(&w);
     if (g->rstd)
         g->rstd[group] = (real)wide_rstd(&w, g->eps);
     if (g->variance)
         g->mean_acc[group] = wide_mean(&w), g->variance[group] = wide_variance(&w);
+    if (g->careful_output)
+        g->careful_output(g, group, &w);
+    else
+        wide_apply(g->y + group * g->stride, x, &g->careful, &w, g->weight_offset, g->weight ? g->weight + p : NULL,
+                   g->bias ? g->bias + p : NULL);
 }
 
 /* Statistics out; a group that is not fast is written here and now. */

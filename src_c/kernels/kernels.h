@@ -60,4 +60,27 @@ void CN(batch_norm_backward)(real *dx, real *dweight, real *dbias, const real *d
 
 void CN(copy)(real *y, const real *x, size_t n, cn_work work);
 
+size_t CN(adain_workspace)(size_t batch, size_t channels, size_t spatial, size_t style_spatial, bool last,
+                           bool style_last);
+void CN(adain_forward)(real *y, real *content_mean, real *content_rstd, real *style_mean, real *style_rstd,
+                       const real *content, const real *style, size_t batch, size_t channels, size_t spatial,
+                       size_t style_spatial, double eps, bool unbiased, bool last, bool style_last, cn_work work,
+                       void *workspace);
+
+size_t CN(adain_backward_workspace)(size_t batch, size_t channels, size_t spatial, size_t style_spatial, bool last,
+                                    bool style_last);
+void CN(adain_backward)(real *dcontent, real *dstyle, const real *dy, const real *content, const real *style,
+                        const real *content_mean, const real *content_rstd, const real *style_rstd, size_t batch,
+                        size_t channels, size_t spatial, size_t style_spatial, bool unbiased, bool last,
+                        bool style_last, cn_work work, void *workspace);
+
+size_t CN(ada_layer_norm_workspace)(size_t batch, size_t rows, size_t cols);
+void CN(ada_layer_norm_forward)(real *y, real *mean, real *rstd, const real *x, const real *scale, const real *shift,
+                                size_t batch, size_t rows, size_t cols, double eps, cn_work work, void *workspace);
+
+size_t CN(ada_layer_norm_backward_workspace)(size_t batch, size_t rows, size_t cols);
+void CN(ada_layer_norm_backward)(real *dx, real *dscale, real *dshift, const real *dy, const real *x, const real *mean,
+                                 const real *rstd, const real *scale, size_t batch, size_t rows, size_t cols,
+                                 cn_work work, void *workspace);
+
 #endif

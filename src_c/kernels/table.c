@@ -26,4 +26,12 @@ const CN_TABLE CN(table) = {
     .batch_norm_backward_workspace = CN(batch_norm_backward_workspace),
     .batch_norm_backward = CN(batch_norm_backward),
     .copy = CN(copy),
+    .adain_workspace = CN(adain_workspace),
+    .adain_forward = CN(adain_forward),
+    .adain_backward_workspace = CN(adain_backward_workspace),
+    .adain_backward = CN(adain_backward),
+    .ada_layer_norm_workspace = CN(ada_layer_norm_workspace),
+    .ada_layer_norm_forward = CN(ada_layer_norm_forward),
+    .ada_layer_norm_backward_workspace = CN(ada_layer_norm_backward_workspace),
+    .ada_layer_norm_backward = CN(ada_layer_norm_backward),
 };

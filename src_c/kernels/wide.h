@@ -84,6 +84,26 @@ static inline acc wide_rstd(const wide_stats *w, acc eps)
     return w->rstd * w->scale1 * w->scale2;
 }
 
+/* From a known rstd, or where that is no normal number, from one taken from x with eps = 0:
+ * hat = (x / 2^k - mean) * before * rstd * after, in this order: the product of the three can be out of range. */
+typedef struct {
+    acc before, rstd, after;
+    int exponent; /* rstd * 2^exponent is that of x */
+} wide_scale;
+
+static inline wide_scale scale_of_hat(real rstd, const wide_stats *s)
+{
+    bool normal = rstd >= REAL_MIN && rstd <= REAL_MAX;
+    if (normal || rstd == 0 || rstd != rstd)
+        return (wide_scale){1 / s->scale1, rstd, 1 / s->scale2, 0};
+    return (wide_scale){1, s->rstd, 1, ilogb(s->scale1) + ilogb(s->scale2)};
+}
+
+static inline acc wide_hat(const wide_stats *s, const wide_scale *scale, real x)
+{
+    return wide_centred(s, x) * scale->before * scale->rstd * scale->after;
+}
+
 static inline void wide_apply(real *y, const real *x, const wide_group *g, const wide_stats *w, acc weight_offset,
                               const real *weight, const real *bias)
 {

@@ -25,25 +25,6 @@ typedef struct {
 
 static inline size_t wide_parameter(const wide_gradient *w, size_t i) { return i / w->shape.divide % w->shape.modulus; }
 
-/* hat = (x / 2^k - mean) * before * rstd * after, in this order: the product of the three can be out of range. */
-typedef struct {
-    acc before, rstd, after;
-    int exponent; /* rstd * 2^exponent is that of x */
-} wide_scale;
-
-static inline wide_scale scale_of_hat(const wide_gradient *w, const wide_stats *s)
-{
-    bool normal = w->rstd >= REAL_MIN && w->rstd <= REAL_MAX;
-    if (normal || w->rstd == 0 || w->rstd != w->rstd)
-        return (wide_scale){1 / s->scale1, w->rstd, 1 / s->scale2, 0};
-    return (wide_scale){1, s->rstd, 1, ilogb(s->scale1) + ilogb(s->scale2)};
-}
-
-static inline acc wide_hat(const wide_stats *s, const wide_scale *scale, real x)
-{
-    return wide_centred(s, x) * scale->before * scale->rstd * scale->after;
-}
-
 static acc wide_weight(const wide_gradient *w, size_t p)
 {
     return !w->weight ? 1 : w->centred ? (acc)w->weight[p] : (acc)(real)(w->offset + w->weight[p]);
@@ -69,7 +50,7 @@ CN_NOINLINE static void wide_backward(const wide_gradient *w)
 {
     const wide_group *shape = &w->shape;
     wide_stats s = wide_statistics(w->x, shape, 0, w->centred);
-    wide_scale scale = scale_of_hat(w, &s);
+    wide_scale scale = scale_of_hat(w->rstd, &s);
     acc count = (acc)shape->count, most_dy = 0, most_weight = 0;
     for (size_t i = 0; i < shape->count; i++) {
         acc a = fabs((acc)w->dy[wide_at(shape, i)]), b = fabs(wide_weight(w, wide_parameter(w, i)));
