@@ -3,6 +3,7 @@
 from cnorm._backend import name as backend
 from cnorm._config import cache_limit, isa, isa_levels, set_cache_limit, set_isa, show_config
 from cnorm._gradients import Gradients
+from cnorm._spade_gradients import SpadeGradients
 from cnorm._threads import get_num_threads, num_threads, set_num_threads
 from cnorm._version import __version__
 from cnorm.layers import (
@@ -26,6 +27,8 @@ from cnorm.ops.layer_norm import layer_norm
 from cnorm.ops.layer_norm_backward import layer_norm_backward
 from cnorm.ops.rms_norm import rms_norm
 from cnorm.ops.rms_norm_backward import rms_norm_backward
+from cnorm.ops.spade import spade
+from cnorm.ops.spade_backward import spade_backward
 
 __all__ = [
     "BatchNorm1d",
@@ -38,6 +41,7 @@ __all__ = [
     "InstanceNorm3d",
     "LayerNorm",
     "RMSNorm",
+    "SpadeGradients",
     "__version__",
     "backend",
     "batch_norm",
@@ -59,4 +63,6 @@ __all__ = [
     "set_isa",
     "set_num_threads",
     "show_config",
+    "spade",
+    "spade_backward",
 ]

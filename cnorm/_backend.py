@@ -193,6 +193,61 @@ class Kernels(Protocol):
     ) -> None:
         """Gradients of `batch_norm_training` or, without `training`, `batch_norm_inference`."""
 
+    def spade(
+        self,
+        x: Array,
+        gamma: Array,
+        beta: Array,
+        gamma_offset: float,
+        num_groups: int,
+        eps: float,
+        channels_last: bool,
+        y: Array,
+        mean: Array | None,
+        rstd: Array | None,
+        running_mean: Array | None,
+        running_var: Array | None,
+        momentum: float,
+        unbiased: bool,
+        /,
+    ) -> None:
+        """``y = xhat * (gamma_offset + gamma) + beta``; gamma, beta 3-D as `x`, of size 1 where broadcast.
+
+        Without groups: as `batch_norm_training`. Else as `group_norm`, and no running statistics.
+        """
+
+    def spade_inference(
+        self,
+        x: Array,
+        running_mean: Array,
+        running_var: Array,
+        gamma: Array,
+        beta: Array,
+        gamma_offset: float,
+        eps: float,
+        channels_last: bool,
+        y: Array,
+        /,
+    ) -> None:
+        """Normalise by the running statistics, and scale and shift as `spade`."""
+
+    def spade_backward(
+        self,
+        dy: Array,
+        x: Array,
+        mean: Array,
+        rstd: Array,
+        gamma: Array,
+        gamma_offset: float,
+        num_groups: int,
+        training: bool,
+        channels_last: bool,
+        dx: Array | None,
+        dgamma: Array | None,
+        /,
+    ) -> None:
+        """Gradients of `spade` or, without `training`, `spade_inference`; dgamma as `x`, not summed."""
+
 
 def _load() -> tuple[Any, str]:
     """Return the native module, or None and the reason why the NumPy backend is in use."""
@@ -247,5 +302,7 @@ fast_rms_norm_backward = _never if native is None else native.fast_rms_norm_back
 fast_group_norm_backward = _never if native is None else native.fast_group_norm_backward
 fast_instance_norm_backward = _never if native is None else native.fast_instance_norm_backward
 fast_batch_norm_backward = _never if native is None else native.fast_batch_norm_backward
+fast_spade = _never
+fast_spade_backward = _never
 
 empty = _empty if native is None else native.empty

@@ -17,18 +17,24 @@
 #include "rows.h"
 #include "wide.h"
 
-typedef struct {
+typedef struct channels_last channels_last;
+struct channels_last {
     real *y, *mean, *rstd;
     const real *x, *weight, *bias;
     acc *mean_acc, *variance; /* (samples * groups,) unrounded statistics, or NULL */
     size_t samples, rows, channels, groups;
     acc eps;
     cn_work work;
+    /* Both, or NULL where weights and biases are vectors. `rows` rows of `cols` columns from element `at` on, rows
+     * `stride` apart, of which some columns may be kept; and the careful way to write a group from `at` on */
+    void (*write)(const channels_last *g, size_t at, size_t stride, size_t rows, size_t cols, const row_parameters *p,
+                  bool kept);
+    void (*careful_apply)(const channels_last *g, size_t at, const wide_group *group, const wide_stats *w);
     column_plan plan;
     unsigned char *memory; /* workspace, `slot_size` bytes for each sample in progress */
     size_t slot_size, slots;
     bool kept[CN_FEW_GROUPS]; /* of the second way: whether a sample has columns already written */
-} channels_last;
+};
 
 /* The parts of a slot. */
 typedef struct {
@@ -127,8 +133,11 @@ static void finish_carefully(const channels_last *g, size_t sample, size_t group
     size_t index = sample * g->groups + group;
     wide_group careful = {g->rows * size, size, g->channels, 1, 1, size};
     wide_stats w = wide_statistics(g->x + at, &careful, g->eps, true);
-    wide_apply(g->y + at, g->x + at, &careful, &w, 0, g->weight ? g->weight + first : NULL,
-               g->bias ? g->bias + first : NULL);
+    if (g->careful_apply)
+        g->careful_apply(g, at, &careful, &w);
+    else
+        wide_apply(g->y + at, g->x + at, &careful, &w, 0, g->weight ? g->weight + first : NULL,
+                   g->bias ? g->bias + first : NULL);
     store_statistics(g, index, wide_mean(&w), wide_variance(&w), wide_rstd(&w, g->eps));
 }
 
@@ -214,18 +223,24 @@ static bool finish_groups(const channels_last *g, size_t sample, slot *s, size_t
     return true;
 }
 
+static inline void write_output(const channels_last *g, size_t at, size_t stride, size_t rows, size_t cols,
+                                const row_parameters *p, bool kept, bool stream, size_t ahead)
+{
+    if (g->write)
+        g->write(g, at, stride, rows, cols, p, kept);
+    else if (kept)
+        write_other_columns(g->y + at, g->x + at, stride, rows, cols, p);
+    else
+        write_rows(g->y + at, g->x + at, stride, rows, cols, p, stream, ahead);
+}
+
 static void write_piece(const channels_last *g, size_t sample, const slot *s, size_t piece, bool kept, size_t ahead)
 {
     size_t width = g->plan.width, row = piece * g->plan.piece_rows, rows = piece_height(&g->plan, piece);
     size_t at = sample * g->rows * g->channels + row * width, end = at + rows * width;
     size_t left = piece + 1 == g->plan.pieces ? g->plan.left : 0;
-    if (kept) {
-        write_other_columns(g->y + at, g->x + at, width, rows, width, &s->parameters);
-        write_other_columns(g->y + end, g->x + end, width, 1, left, &s->parameters);
-    } else {
-        write_rows(g->y + at, g->x + at, width, rows, width, &s->parameters, g->work.stream, ahead);
-        write_rows(g->y + end, g->x + end, width, 1, left, &s->parameters, false, 0);
-    }
+    write_output(g, at, width, rows, width, &s->parameters, kept, g->work.stream, ahead);
+    write_output(g, end, width, 1, left, &s->parameters, kept, false, 0);
 }
 
 /* `next`: the sample that the same task takes after this one, if there is one. */
@@ -299,10 +314,7 @@ static void some_columns(void *job, size_t task)
     s.total.count = sample_columns(g, g->x, &s, first, cols).count;
     bool kept = finish_groups(g, 0, &s, first, first + cols);
     row_parameters p = parameters_from(s.parameters, first);
-    if (kept)
-        write_other_columns(g->y + first, g->x + first, g->channels, g->rows, cols, &p);
-    else
-        write_rows(g->y + first, g->x + first, g->channels, g->rows, cols, &p, g->work.stream, 0);
+    write_output(g, first, g->channels, g->rows, cols, &p, kept, g->work.stream, 0);
     stream_fence();
 }
 

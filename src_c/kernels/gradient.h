@@ -94,18 +94,18 @@ typedef struct {
     acc t[LANES], g[LANES], gt[LANES], t_lost[LANES], g_lost[LANES], gt_lost[LANES];
 } gradient_lanes;
 
-/* The numbers a run is taken with. `weighted` (the run has weights of its own), `centred` (there is a mean; without one,
- * `offset` is added to the weight) are constants. */
+/* The numbers a run is taken with. `weighted` (the run has weights of its own), `shifted` (to which `offset` is added),
+ * `centred` (there is a mean) are constants. */
 typedef struct {
     real mean, rstd, offset;
-    bool weighted, centred;
+    bool weighted, shifted, centred;
 } run_constants;
 
 CN_INLINE real run_t(real x, run_constants c) { return c.centred ? (x - c.mean) * c.rstd : x * c.rstd; }
 
 CN_INLINE real run_g(const real *dy, const real *weight, size_t i, run_constants c)
 {
-    return !c.weighted ? dy[i] : c.centred ? dy[i] * weight[i] : dy[i] * (c.offset + weight[i]);
+    return !c.weighted ? dy[i] : c.shifted ? dy[i] * (c.offset + weight[i]) : dy[i] * weight[i];
 }
 
 /* One vector joins the lanes. */

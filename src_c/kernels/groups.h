@@ -31,6 +31,8 @@ struct groups {
     void (*apply)(const groups *g, size_t parameter, const normaliser *k, size_t at, size_t start, size_t n,
                   size_t ahead);
     size_t (*parameter)(const groups *g, size_t group);
+    /* The careful way to write a group, or NULL: its weights and biases are vectors */
+    void (*careful_apply)(const groups *g, size_t group, const wide_stats *w);
     size_t per_task;
     span_plan plan;
     moments *partial;        /* workspace of the second way: (count * pieces,) */
@@ -48,8 +50,11 @@ CN_NOINLINE static void careful_group(const groups *g, size_t group, size_t p)
 {
     const real *x = g->x + group * g->stride;
     wide_stats w = wide_statistics(x, &g->careful, g->eps, g->shape.centred);
-    wide_apply(g->y + group * g->stride, x, &g->careful, &w, g->weight_offset, g->weight ? g->weight + p : NULL,
-               g->bias ? g->bias + p : NULL);
+    if (g->careful_apply)
+        g->careful_apply(g, group, &w);
+    else
+        wide_apply(g->y + group * g->stride, x, &g->careful, &w, g->weight_offset, g->weight ? g->weight + p : NULL,
+                   g->bias ? g->bias + p : NULL);
     if (g->mean)
         g->mean[group] = (real)wide_mean(&w);
     if (g->rstd)

@@ -26,4 +26,11 @@ const CN_TABLE CN(table) = {
     .batch_norm_backward_workspace = CN(batch_norm_backward_workspace),
     .batch_norm_backward = CN(batch_norm_backward),
     .copy = CN(copy),
+    .spade_workspace = CN(spade_workspace),
+    .spade_forward = CN(spade_forward),
+    .spade_inference_workspace = CN(spade_inference_workspace),
+    .spade_inference = CN(spade_inference),
+    .spade_backward_workspace = CN(spade_backward_workspace),
+    .spade_backward = CN(spade_backward),
+    .spade_inference_backward = CN(spade_inference_backward),
 };
