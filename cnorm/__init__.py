@@ -7,6 +7,7 @@ from cnorm._spade_gradients import SpadeGradients
 from cnorm._threads import get_num_threads, num_threads, set_num_threads
 from cnorm._version import __version__
 from cnorm.layers import (
+    SPADE,
     BatchNorm1d,
     BatchNorm2d,
     BatchNorm3d,
@@ -31,6 +32,7 @@ from cnorm.ops.spade import spade
 from cnorm.ops.spade_backward import spade_backward
 
 __all__ = [
+    "SPADE",
     "BatchNorm1d",
     "BatchNorm2d",
     "BatchNorm3d",

@@ -244,9 +244,10 @@ class Kernels(Protocol):
         channels_last: bool,
         dx: Array | None,
         dgamma: Array | None,
+        dbeta: Array | None,
         /,
     ) -> None:
-        """Gradients of `spade` or, without `training`, `spade_inference`; dgamma as `x`, not summed."""
+        """Gradients of `spade`, or without `training` `spade_inference`; dgamma, dbeta as `x`, not summed."""
 
 
 def _load() -> tuple[Any, str]:
@@ -302,7 +303,7 @@ fast_rms_norm_backward = _never if native is None else native.fast_rms_norm_back
 fast_group_norm_backward = _never if native is None else native.fast_group_norm_backward
 fast_instance_norm_backward = _never if native is None else native.fast_instance_norm_backward
 fast_batch_norm_backward = _never if native is None else native.fast_batch_norm_backward
-fast_spade = _never
-fast_spade_backward = _never
+fast_spade = _never if native is None else native.fast_spade
+fast_spade_backward = _never if native is None else native.fast_spade_backward
 
 empty = _empty if native is None else native.empty

@@ -1,4 +1,4 @@
-"""Arrays that are broadcast against `x`, the scale and shift of SPADE: checked, and in the form kernels take."""
+"""The scale and shift of SPADE, arrays that broadcast against `x`: checked, and in the form kernels take."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ def broadcast_shape(name: str, shape: tuple[int, ...], x: Array) -> tuple[int, .
     """Check that an array of this shape can be broadcast to that of `x`, and lead it by ones."""
     padded = (1,) * (x.ndim - len(shape)) + shape
     if len(padded) != x.ndim or any(n not in (1, m) for n, m in zip(padded, x.shape, strict=True)):
-        raise ValueError(f"{name}: expected a shape that broadcasts to that of x, {x.shape}, got shape {shape}")
+        raise ValueError(
+            f"{name}: expected a shape that broadcasts to that of x, {x.shape}, got shape {shape}"
+        )
     return padded
 
 
@@ -111,9 +113,13 @@ class Modulations:
 
 
 def per_channel(array: Array, x: Array, axis: int, norm: str) -> bool:
-    """Whether there is one value for each channel, or for each channel of each sample with its own groups."""
-    spatial = (n for a, n in enumerate(array.shape) if a != axis and (a != 0 or norm == "batch"))
-    return array.shape[axis] == x.shape[axis] and all(n == 1 for n in spatial)
+    """Whether there is one value for many elements: a channel's, or that of a sample with its own groups.
+
+    Not where there is only one position: then the bits of a sample would depend on whether it is alone.
+    """
+    many = math.prod(n for a, n in enumerate(x.shape) if a not in (0, axis)) > 1
+    others = (n for a, n in enumerate(array.shape) if a != axis and (a != 0 or norm == "batch"))
+    return many and array.shape[axis] == x.shape[axis] and all(n == 1 for n in others)
 
 
 def weights(gamma: Array, offset: float, dtype: DType) -> Array:

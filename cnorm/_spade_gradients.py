@@ -27,7 +27,8 @@ class SpadeGradients(NamedTuple):
     >>> x = np.array([[[1, 2], [3, 4]]], np.float32)
     >>> gamma, beta = np.zeros((2, 1), np.float32), np.zeros((1, 2, 2), np.float32)
     >>> y, mean, rstd = cnorm.spade(x, gamma, beta, norm="layer", return_stats=True)
-    >>> grads = cnorm.spade_backward(np.ones_like(y), x, mean, rstd, gamma, beta_shape=beta.shape, norm="layer")
+    >>> dy = np.ones_like(y)
+    >>> grads = cnorm.spade_backward(dy, x, mean, rstd, gamma, beta_shape=beta.shape, norm="layer")
     >>> grads.gamma.round(3)
     array([[-1.789],
            [ 1.789]], dtype=float32)

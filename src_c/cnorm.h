@@ -270,23 +270,24 @@ CNORM_API cnorm_status cnorm_spade_inference_f64(double *y, const double *x, con
                                                  size_t spatial, double eps, double gamma_offset, cnorm_layout layout,
                                                  void *workspace, size_t workspace_size);
 
-/* dx as in the other backward passes, with g = dy * (gamma_offset + gamma), and of each element dgamma = dy * hat: where
- * gamma was broadcast, its sums are the caller's affair, as are those of dbeta = dy. dx, dgamma (as x) or NULL. With
- * `training` 0 and groups = 0 the statistics are constants. */
+/* dx as in the other backward passes, with g = dy * (gamma_offset + gamma), and of each element dgamma = dy * hat and
+ * dbeta = dy: where gamma or beta was broadcast, their sums are the caller's affair. dx, dgamma, dbeta (as x) or NULL.
+ * With `training` 0 and groups = 0 the statistics are constants. */
 CNORM_API size_t cnorm_spade_backward_workspace_f32(size_t batch, size_t channels, size_t spatial, size_t groups,
                                                     cnorm_layout layout);
 CNORM_API size_t cnorm_spade_backward_workspace_f64(size_t batch, size_t channels, size_t spatial, size_t groups,
                                                     cnorm_layout layout);
-CNORM_API cnorm_status cnorm_spade_backward_f32(float *dx, float *dgamma, const float *dy, const float *x,
+CNORM_API cnorm_status cnorm_spade_backward_f32(float *dx, float *dgamma, float *dbeta, const float *dy, const float *x,
                                                 const float *mean, const float *rstd, const float *gamma,
                                                 cnorm_strides gamma_strides, size_t batch, size_t channels,
                                                 size_t spatial, size_t groups, double gamma_offset, int training,
                                                 cnorm_layout layout, void *workspace, size_t workspace_size);
-CNORM_API cnorm_status cnorm_spade_backward_f64(double *dx, double *dgamma, const double *dy, const double *x,
-                                                const double *mean, const double *rstd, const double *gamma,
-                                                cnorm_strides gamma_strides, size_t batch, size_t channels,
-                                                size_t spatial, size_t groups, double gamma_offset, int training,
-                                                cnorm_layout layout, void *workspace, size_t workspace_size);
+CNORM_API cnorm_status cnorm_spade_backward_f64(double *dx, double *dgamma, double *dbeta, const double *dy,
+                                                const double *x, const double *mean, const double *rstd,
+                                                const double *gamma, cnorm_strides gamma_strides, size_t batch,
+                                                size_t channels, size_t spatial, size_t groups, double gamma_offset,
+                                                int training, cnorm_layout layout, void *workspace,
+                                                size_t workspace_size);
 
 #ifdef __cplusplus
 }

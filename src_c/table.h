@@ -63,12 +63,14 @@ typedef struct CN_TABLE {
                             size_t channels, size_t spatial, double eps, double gamma_offset, bool last, cn_work work,
                             void *workspace);
     size_t (*spade_backward_workspace)(size_t batch, size_t channels, size_t spatial, size_t groups, bool last);
-    void (*spade_backward)(real *dx, real *dgamma, const real *dy, const real *x, const real *mean, const real *rstd,
-                           const real *gamma, cnorm_strides strides, size_t batch, size_t channels, size_t spatial,
-                           size_t groups, double gamma_offset, bool last, cn_work work, void *workspace);
-    void (*spade_inference_backward)(real *dx, real *dgamma, const real *dy, const real *x, const real *mean,
-                                     const real *rstd, const real *gamma, cnorm_strides strides, size_t batch,
-                                     size_t channels, size_t spatial, double gamma_offset, bool last, cn_work work);
+    void (*spade_backward)(real *dx, real *dgamma, real *dbeta, const real *dy, const real *x, const real *mean,
+                           const real *rstd, const real *gamma, cnorm_strides strides, size_t batch, size_t channels,
+                           size_t spatial, size_t groups, double gamma_offset, bool last, cn_work work,
+                           void *workspace);
+    void (*spade_inference_backward)(real *dx, real *dgamma, real *dbeta, const real *dy, const real *x,
+                                     const real *mean, const real *rstd, const real *gamma, cnorm_strides strides,
+                                     size_t batch, size_t channels, size_t spatial, double gamma_offset, bool last,
+                                     cn_work work);
 } CN_TABLE;
 
 /* The table of the level in use. */

@@ -22,8 +22,9 @@ def spade_backward(
     channels_last: bool,
     dx: Array | None,
     dgamma: Array | None,
+    dbeta: Array | None,
 ) -> None:
-    """By group, each element with a weight of its own; `dgamma` is of the shape of `x`, not summed yet."""
+    """By group, each element with a weight of its own; `dgamma` and `dbeta` are not summed yet."""
     weight = np.broadcast_to(gamma_offset + gamma.astype(np.float64), x.shape)
     dy, x, weight = (by_group(array, num_groups, channels_last) for array in (dy, x, weight))
     shape = x.shape
@@ -36,6 +37,6 @@ def spade_backward(
         xhat = parts(x).minus(parts(mean[:, np.newaxis])).times(factor)
         gradient = np.ldexp(*weighted(dy, weight).times(factor))
     scaled = np.ldexp(*parts(dy).times(xhat))
-    for target, values in ((dgamma, scaled), (dx, gradient)):
+    for target, values in ((dgamma, scaled), (dbeta, dy), (dx, gradient)):
         if target is not None:
             by_group(target, num_groups, channels_last)[:] = values.reshape(shape)

@@ -5,8 +5,10 @@ from cnorm.layers.group_norm import GroupNorm
 from cnorm.layers.instance_norm import InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
 from cnorm.layers.layer_norm import LayerNorm
 from cnorm.layers.rms_norm import RMSNorm
+from cnorm.layers.spade import SPADE
 
 __all__ = [
+    "SPADE",
     "BatchNorm1d",
     "BatchNorm2d",
     "BatchNorm3d",

@@ -97,3 +97,107 @@ def spade_inference(cnp.ndarray x, cnp.ndarray running_mean, cnp.ndarray running
     with nogil:
         status = run_spade_inference(wide, y_data, x_data, mean_data, var_data, m, s, eps, gamma_offset)
     raise_status(status)
+
+
+cdef bint take_modulation(object a, cnp.ndarray x, object axis, channel_shape s, void **data,
+                          cnorm_strides *strides) noexcept:
+    """A plain array of the type of x that broadcasts against it, along all spatial axes or none of them. Where there is
+    one value for many elements, other kernels are asked (_modulation.per_channel)."""
+    cdef int ndim = cnp.PyArray_NDIM(x), lead, i
+    cdef int at = 1 if axis == 1 else ndim - 1
+    cdef bint last = s.layout == CNORM_CHANNELS_LAST
+    cdef bint[3] full = [True, True, True]  # batch, channels, spatial
+    cdef cnp.npy_intp n
+    cdef int kind
+    if not is_plain(a, cnp.PyArray_TYPE(x)) or cnp.PyArray_NDIM(<cnp.ndarray>a) > ndim:
+        return False
+    lead = ndim - cnp.PyArray_NDIM(<cnp.ndarray>a)
+    cdef size_t spatial = 1
+    for i in range(ndim):
+        n = 1 if i < lead else cnp.PyArray_DIM(<cnp.ndarray>a, i - lead)
+        kind = 0 if i == 0 else 1 if i == at else 2
+        if n != cnp.PyArray_DIM(x, i):
+            if n != 1:
+                return False
+            full[kind] = False
+        if kind == 2:
+            spatial *= <size_t>n
+    if s.spatial > 1 and spatial != s.spatial:
+        return False
+    data[0] = cnp.PyArray_DATA(<cnp.ndarray>a)
+    cdef size_t channels = s.channels if full[1] else 1
+    strides.spatial = 0 if s.spatial == 1 else channels if last else 1
+    strides.channel = 0 if not full[1] else 1 if last else spatial
+    strides.batch = 0 if not full[0] else channels * spatial
+    return True
+
+
+cdef Py_ssize_t take_groups(object norm, object num_groups, size_t channels) noexcept:
+    """The groups of a sample by the norm's name, 0 for batch norm, -1 for what is not plain."""
+    cdef size_t groups
+    if type(norm) is not str:
+        return -1
+    if norm == "group":
+        if type(num_groups) is not int or not 0 < num_groups <= channels:
+            return -1
+        groups = num_groups
+        return groups if channels % groups == 0 else -1
+    if num_groups is not None:
+        return -1
+    return 0 if norm == "batch" else channels if norm == "instance" else 1 if norm == "layer" else -1
+
+
+cdef int spade_statistics_shape(object norm, Py_ssize_t groups, cnp.ndarray x, channel_shape s,
+                                cnp.npy_intp *sizes) noexcept:
+    """As the norm's own function returns them; the number of axes."""
+    cdef int i
+    sizes[0] = s.batch if groups else s.channels
+    sizes[1] = groups
+    if norm != "layer":
+        return 2 if groups else 1
+    for i in range(1, cnp.PyArray_NDIM(x)):
+        sizes[i] = 1
+    return cnp.PyArray_NDIM(x)
+
+
+def fast_spade(x, gamma, beta, eps, norm, gamma_offset, axis, num_groups, running_mean, running_var, training, momentum,
+               unbiased, out, return_stats):
+    """Do a plainly valid call of cnorm.spade, or return None."""
+    cdef int type_number = plain_type(x)
+    cdef channel_shape s
+    cdef modulation_data m
+    cdef double eps_value, offset, momentum_value
+    cdef void *rm_data
+    cdef void *rv_data
+    if (type_number < 0 or not take_channels(<cnp.ndarray>x, axis, &s) or s.batch * s.channels * s.spatial == 0
+            or not take_modulation(gamma, <cnp.ndarray>x, axis, s, &m.gamma, &m.gamma_strides)
+            or not take_modulation(beta, <cnp.ndarray>x, axis, s, &m.beta, &m.beta_strides)
+            or not take_number(eps, &eps_value) or not take_number(gamma_offset, &offset)
+            or not take_number(momentum, &momentum_value)
+            or not take_running_pair(running_mean, running_var, <cnp.ndarray>x, s.channels, &rm_data, &rv_data)):
+        return None
+    cdef Py_ssize_t groups = take_groups(norm, num_groups, s.channels)
+    if groups < 0 or (groups and rm_data != NULL) or training is not True:
+        return None
+    cdef cnp.ndarray y = take_output(out, <cnp.ndarray>x)
+    if y is None:
+        return None
+    cdef cnp.ndarray mean = None, rstd = None
+    cdef cnp.npy_intp[64] sizes
+    cdef int ndim
+    if return_stats:
+        ndim = spade_statistics_shape(norm, groups, <cnp.ndarray>x, s, sizes)
+        mean = cnp.PyArray_EMPTY(ndim, sizes, type_number, 0)
+        rstd = cnp.PyArray_EMPTY(ndim, sizes, type_number, 0)
+    cdef bint wide = is_double(<cnp.ndarray>x), biased = not unbiased
+    cdef void *x_data = cnp.PyArray_DATA(<cnp.ndarray>x)
+    cdef void *y_data = cnp.PyArray_DATA(y)
+    cdef void *mean_data = data_of(mean)
+    cdef void *rstd_data = data_of(rstd)
+    cdef cnorm_status status
+    with nogil:
+        status = run_spade(wide, y_data, mean_data, rstd_data, rm_data, rv_data, x_data, m, s, groups, eps_value,
+                           offset, momentum_value, not biased)
+    if status != CNORM_OK:
+        return None
+    return y if mean is None else (y, mean, rstd)

@@ -81,8 +81,8 @@ def spade(
 
         y = (x - mean) / sqrt(var + eps) * (gamma_offset + gamma) + beta
 
-    where `gamma` and `beta` come from elsewhere: in the paper from a small convolutional network that looks at
-    a segmentation map. That network is the caller's. The normalised array is never stored.
+    where `gamma` and `beta` come from elsewhere: in the paper from a small convolutional network that looks
+    at a segmentation map. That network is the caller's. The normalised array is never stored.
 
     Parameters
     ----------
@@ -123,8 +123,8 @@ def spade(
         `beta`, a group with a non-finite value NaN throughout.
     mean, rstd : array
         Only with `return_stats`: of shape (channels,) for ``norm="batch"``, (batch, channels) for
-        ``"instance"``, (batch, 1, ...) for ``"layer"`` and (batch, num_groups) for ``"group"``. Their dtype is
-        the one computed in: float64 for float64, else float32.
+        ``"instance"``, (batch, 1, ...) for ``"layer"`` and (batch, num_groups) for ``"group"``. Their dtype
+        is the one computed in: float64 for float64, else float32.
 
     Raises
     ------
@@ -280,9 +280,11 @@ def _modulate(
     def kernel(xt: Array, *rest: Any) -> None:
         *tiles, yt, samples, some = rest
         part = slice(some.start // per_group, some.stop // per_group)
+        scale, shift = arrays.parts(tuple(tiles), samples, some)
         _backend.active.spade(
             xt,
-            *arrays.parts(tuple(tiles), samples, some),
+            scale,
+            shift,
             offset,
             0 if pooled else part.stop - part.start,
             eps,

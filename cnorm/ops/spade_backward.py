@@ -39,8 +39,9 @@ def spade_backward(
 ) -> SpadeGradients:
     """Gradients of `spade` with respect to its input, gamma and beta.
 
-    With ``xhat = (x - mean) * rstd`` and ``g = dy * (gamma_offset + gamma)``, where averages are over the group
-    that an element was normalised with, and sums over the axes along which gamma and beta were broadcast::
+    With ``xhat = (x - mean) * rstd`` and ``g = dy * (gamma_offset + gamma)``, where averages are over the
+    group that an element was normalised with, and sums over the axes along which gamma and beta were
+    broadcast::
 
         dx = rstd * (g - average(g) - xhat * average(g * xhat))
         dgamma = sum(dy * xhat)
@@ -81,21 +82,21 @@ def spade_backward(
     Returns
     -------
     SpadeGradients
-        Named tuple ``(x, gamma, beta)``, None where not needed. ``x`` has the shape, dtype and memory order of
-        the argument `x`; it is `out` if that was given. ``gamma`` and ``beta`` have the shapes of these, and
-        the dtype computed in: float64 for float64, else float32. In a constant group `xhat` is 0; a group with
-        a non-finite value gives NaN.
+        Named tuple ``(x, gamma, beta)``, None where not needed. ``x`` has the shape, dtype and memory order
+        of the argument `x`; it is `out` if that was given. ``gamma`` and ``beta`` have the shapes of these,
+        and the dtype computed in: float64 for float64, else float32. In a constant group `xhat` is 0; a group
+        with a non-finite value gives NaN.
 
     Raises
     ------
     TypeError
-        If a dtype is not floating, something is not an array, `need` holds no strings, `norm` is no string, or
-        `out` has another dtype than `x`.
+        If a dtype is not floating, something is not an array, `need` holds no strings, `norm` is no string,
+        or `out` has another dtype than `x`.
     ValueError
         If `dy` or a statistic has another shape, `gamma` or `beta_shape` does not broadcast to that of `x`,
         `num_groups` does not divide the channels or is given for another norm, `axis` is not an axis of `x`,
-        `need` has an unknown name, or `out` is read-only, has another shape, overlaps an input other than `dy`
-        itself, or is given where the gradient of `x` is not needed.
+        `need` has an unknown name, or `out` is read-only, has another shape, overlaps an input other than
+        `dy` itself, or is given where the gradient of `x` is not needed.
 
     References
     ----------
@@ -141,22 +142,24 @@ def spade_backward(
     needed = _needed(need)
     dx = _arguments.input_gradient(out, needed, dy, x, mean=mean, rstd=rstd, gamma=gamma)
 
-    by_channel = x.size > 0 and _modulation.per_channel(scale, x, axis, norm)
-    together = by_channel and shift_shape == scale.shape
-    wanted = needed if together else needed - {"beta"}
+    dgamma: Array | None
+    dbeta: Array | None
     dgamma, dbeta = (np.zeros(shape, dtype) for shape in (scale.shape, shift_shape))
+    by_channel = x.size > 0 and _modulation.per_channel(scale, x, axis, norm)
+    with_kernel = shift_shape == (scale.shape if by_channel else x.shape)
+    wanted = needed if with_kernel else needed - {"beta"}
     if wanted != needed:  # before dx, which may replace dy
         dbeta = _sum_of(dy, shift_shape, dtype)
     if by_channel and wanted:
         weight = _modulation.weights(scale, offset, dtype)
-        total: Array | None
-        dgamma, total = _channel_gradients(
-            dy, x, dx, axis, means, rstds, weight, groups, bool(training), wanted
-        )
-        dbeta = total if together else dbeta
+        own = means, rstds, weight, groups, bool(training), wanted
+        dgamma, total = _channel_gradients(dy, x, dx, axis, *own)
+        dbeta = total if with_kernel else dbeta
     elif x.size and wanted:
-        own, each = bool(training) or not pooled, "gamma" in wanted
-        dgamma = _modulated(dy, x, dx, axis, (means, rstds), scale, offset, groups, own, each, dtype)
+        frozen = pooled and not training
+        own_gamma = scale, offset, groups, frozen, wanted, dtype
+        dgamma, total = _modulated(dy, x, dx, axis, (means, rstds), *own_gamma)
+        dbeta = total if with_kernel else dbeta
     return SpadeGradients(
         dx if out is None else out,
         dgamma.reshape(gamma_shape) if dgamma is not None and "gamma" in needed else None,
@@ -181,9 +184,9 @@ def _needed(need: Any) -> frozenset[str]:
 def _sum_of(dy: Array, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """Sum `dy` over the axes along which `shape` is 1; an array of its own if there are none."""
     with np.errstate(all="ignore"):
-        values = dy if dy.dtype == dtype else dy.astype(dtype)
         if shape == dy.shape:
-            return values.copy() if values is dy else values
+            return dy.astype(dtype)
+        values = dy if dy.dtype == dtype else dy.astype(dtype)
         return _modulation.broadcast_sum(values, shape).astype(dtype)
 
 
@@ -224,8 +227,12 @@ def _channel_gradients(
                 dy[one], x[one], mean[one], rstd[one], groups, weight[n], out=target, **options
             )
         )
-    dgamma = np.stack([g.weight for g in gradients]) if "gamma" in wanted else None
-    return dgamma, np.stack([g.bias for g in gradients]) if "beta" in wanted else None
+    return _stacked([g.weight for g in gradients]), _stacked([g.bias for g in gradients])
+
+
+def _stacked(arrays: list[Array | None]) -> Array | None:
+    given = [array for array in arrays if array is not None]
+    return np.stack(given) if given else None
 
 
 def _modulated(
@@ -237,22 +244,23 @@ def _modulated(
     gamma: Array,
     offset: float,
     groups: int,
-    training: bool,
-    wanted: bool,
+    frozen: bool,
+    wanted: frozenset[str],
     dtype: np.dtype[Any],
-) -> Array | None:
-    """With a gamma for each element: write dx, and return what the kernels' products of dy and xhat sum up to."""
+) -> tuple[Array | None, Array | None]:
+    """With a gamma for each element: write dx, and return the gradients of gamma and of a beta like `x`."""
     pooled, per_group = groups == 0, x.shape[axis] // groups if groups else 1
     form = _layouts.channel_form(x, axis, pooled)
     arrays = _modulation.Modulations((gamma,), x, form, dtype)
     means, rstds = (v if pooled else v.reshape(-1, groups) for v in statistics)
-    products = _Products(gamma, x, form, dtype) if wanted else None
+    shapes = {"gamma": gamma.shape, "beta": x.shape}
+    products = {name: _Products(shapes[name], x, form, dtype) for name in wanted if name != "x"}
 
     def kernel(dyt: Array, *rest: Any) -> None:
         *tiles, xt, dxt, samples, some = rest
         part = slice(some.start // per_group, some.stop // per_group)
         (scale,) = arrays.parts(tuple(tiles), samples, some)
-        target = None if products is None else products.target(xt.shape, samples, some)
+        targets = {name: products[name].target(xt.shape, samples, some) for name in products}
         _backend.active.spade_backward(
             dyt,
             xt,
@@ -261,50 +269,53 @@ def _modulated(
             scale,
             offset,
             0 if pooled else part.stop - part.start,
-            training,
+            not frozen,
             form.channels_last,
             dxt,
-            target,
+            targets.get("gamma"),
+            targets.get("beta"),
         )
-        if products is not None and target is not None:
-            products.add(target, samples, some)
+        for name, target in targets.items():
+            products[name].add(target, samples, some)
 
     together: Literal["channels", "samples", "elements"] = "samples"
     if pooled:
-        together = "channels" if training else "elements"
+        together = "elements" if frozen else "channels"
     _layouts.run_channels((dy, *arrays.whole, x), dx, form, dtype, kernel, together, per_group)
-    return None if products is None else products.gradient()
+    dgamma, dbeta = (products[name].gradient() if name in products else None for name in shapes)
+    return dgamma, dbeta
 
 
 class _Products:
-    """The gradient of gamma from its products of each tile: they are kept as they are, or summed in float64."""
+    """A gradient from its terms, tile by tile, as they are or summed in float64."""
 
-    def __init__(self, gamma: Array, x: Array, form: _layouts.ChannelForm, dtype: np.dtype[Any]) -> None:
-        self.form, self.dtype, self.shape = form, dtype, gamma.shape
-        self.view_shape = _modulation.spread(gamma, x, form).shape
-        self.summed = not _modulation.has_all(gamma, x)
-        shape = form.shape(np.broadcast_to(dtype.type(0), self.view_shape))
-        self.values = np.zeros(shape) if self.summed else _backend.empty(shape, dtype)
+    def __init__(
+        self, shape: tuple[int, ...], x: Array, form: _layouts.ChannelForm, dtype: np.dtype[Any]
+    ) -> None:
+        self.form, self.dtype, self.shape = form, dtype, shape
+        view = _modulation.spread(np.broadcast_to(dtype.type(0), shape), x, form)
+        self.view_shape, self.summed = view.shape, shape != x.shape
+        size = form.shape(view)
+        self.values = np.zeros(size) if self.summed else _backend.empty(size, dtype)
 
     def _place(self, samples: slice, channels: slice) -> Array:
-        place = self.values[_modulation.place(self.form, samples, channels, self.values.shape)]
-        return place
+        return self.values[_modulation.place(self.form, samples, channels, self.values.shape)]
 
     def target(self, shape: tuple[int, ...], samples: slice, channels: slice) -> Array:
-        """Return where a tile's products go: into the result, if they are contiguous in it."""
+        """Return where a tile's terms go: into the result, if they are contiguous in it."""
         place = self._place(samples, channels)
         return place if not self.summed and place.flags.c_contiguous else np.empty(shape, self.dtype)
 
-    def add(self, products: Array, samples: slice, channels: slice) -> None:
+    def add(self, terms: Array, samples: slice, channels: slice) -> None:
         place = self._place(samples, channels)
         with np.errstate(all="ignore"):
             if self.summed:
-                place += _modulation.broadcast_sum(products, place.shape)
-            elif not np.may_share_memory(place, products):
-                place[...] = products
+                place += _modulation.broadcast_sum(terms, place.shape)
+            elif not np.may_share_memory(place, terms):
+                place[...] = terms
 
     def gradient(self) -> Array:
-        """Return the sums with the axes of gamma; what was written out along an axis is summed there."""
+        """Return the sums with the axes of `x`; what was written out along an axis is summed there."""
         view = self.values.reshape(self.view_shape)
         view = (view[0] if self.form.pooled else view).transpose(np.argsort(self.form.order))
         if not self.summed:

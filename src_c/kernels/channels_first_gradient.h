@@ -220,10 +220,7 @@ static inline void write_channel_runs(const channels_first_gradient *g, size_t c
 }
 
 /* Whether there is anything to write for each element. */
-static inline bool writes_elements(const channels_first_gradient *g)
-{
-    return g->dx || (g->elements && g->elements->dgamma);
-}
+static inline bool writes_elements(const channels_first_gradient *g) { return g->dx || wants_elements(g->elements); }
 
 /* The blocks [first, last) of a channel. */
 static void apply_channel(const channels_first_gradient *g, size_t channel, const gradient *k, size_t first,

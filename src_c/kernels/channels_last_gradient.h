@@ -61,10 +61,7 @@ static void write_gradient_rows(const channels_last_gradient *g, const gradient_
 }
 
 /* Whether there is anything to write for each element. */
-static inline bool writes_rows(const channels_last_gradient *g)
-{
-    return g->dx || (g->elements && g->elements->dgamma);
-}
+static inline bool writes_rows(const channels_last_gradient *g) { return g->dx || wants_elements(g->elements); }
 
 /* The first element of row `row` of a sample. */
 static inline size_t wide_row(const channels_last_gradient *g, size_t sample, size_t row)

@@ -74,11 +74,11 @@ void CN(spade_inference)(real *y, const real *x, const real *mean, const real *v
                          void *workspace);
 
 size_t CN(spade_backward_workspace)(size_t batch, size_t channels, size_t spatial, size_t groups, bool last);
-void CN(spade_backward)(real *dx, real *dgamma, const real *dy, const real *x, const real *mean, const real *rstd,
-                        const real *gamma, cnorm_strides strides, size_t batch, size_t channels, size_t spatial,
-                        size_t groups, double gamma_offset, bool last, cn_work work, void *workspace);
+void CN(spade_backward)(real *dx, real *dgamma, real *dbeta, const real *dy, const real *x, const real *mean,
+                        const real *rstd, const real *gamma, cnorm_strides strides, size_t batch, size_t channels,
+                        size_t spatial, size_t groups, double gamma_offset, bool last, cn_work work, void *workspace);
 
-void CN(spade_inference_backward)(real *dx, real *dgamma, const real *dy, const real *x, const real *mean,
+void CN(spade_inference_backward)(real *dx, real *dgamma, real *dbeta, const real *dy, const real *x, const real *mean,
                                   const real *rstd, const real *gamma, cnorm_strides strides, size_t batch,
                                   size_t channels, size_t spatial, double gamma_offset, bool last, cn_work work);
 

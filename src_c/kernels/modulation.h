@@ -11,7 +11,7 @@
 #define CN_MODULATION_H
 
 #include "../cnorm.h"
-#include "level.h"
+#include "stream.h"
 
 typedef struct {
     const real *data;
@@ -59,16 +59,27 @@ static inline const real *modulation_run(const modulation *m, size_t at, size_t 
     return buffer;
 }
 
-/* Gamma with its offset, and where its gradient goes: an array like x, or NULL. */
+/* Gamma with its offset, and where the gradients of gamma and beta go: arrays like x, or NULL. */
 typedef struct {
     modulation gamma;
     real offset;
-    real *dgamma;
+    real *dgamma, *dbeta;
 } element_weights;
+
+static inline bool wants_elements(const element_weights *e) { return e && (e->dgamma || e->dbeta); }
 
 static inline acc element_weight(const element_weights *e, size_t at)
 {
     return (acc)(real)(e->offset + *modulation_of(&e->gamma, at));
+}
+
+/* dbeta, if there is one, of the elements [at, at + n). */
+static inline void copy_run(real *dbeta, const real *dy, size_t at, size_t n, cn_work work)
+{
+    if (dbeta && work.stream)
+        stream_out(dbeta + at, dy + at, n);
+    else if (dbeta)
+        memcpy(dbeta + at, dy + at, n * sizeof(real));
 }
 
 #endif

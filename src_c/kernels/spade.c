@@ -29,14 +29,20 @@ typedef struct {
     scale_and_shift m;
 } spade_last;
 
-/* One group. */
+/* The second word of the mean goes with beta: so no rounding of it adds to those of xhat.
+ *
+ *     y = (x - hi) * rstd * weight + (beta + shift * weight),   weight = offset + gamma, shift = -lo * rstd
+ *
+ * One group. */
 static inline void modulate_run(real *y, const real *x, size_t n, const normaliser *k, const real *gamma,
                                 const real *beta, real offset)
 {
-    const real hi = k->hi, lo = k->lo, rstd = k->rstd;
+    const real hi = k->hi, rstd = k->rstd, shift = shift_of(k->lo, rstd, 0);
 #pragma omp simd
-    for (size_t i = 0; i < n; i++)
-        y[i] = ((x[i] - hi) - lo) * rstd * (offset + gamma[i]) + beta[i];
+    for (size_t i = 0; i < n; i++) {
+        real weight = offset + gamma[i];
+        y[i] = (x[i] - hi) * rstd * weight + (beta[i] + shift * weight);
+    }
 }
 
 static void apply_modulated(const groups *g, size_t parameter, const normaliser *k, size_t at, size_t start, size_t n,
@@ -59,13 +65,15 @@ static void apply_modulated(const groups *g, size_t parameter, const normaliser 
     }
 }
 
-/* Columns side by side, each with numbers of its own: of xhat, scale and shift are rstd and -lo * rstd. */
+/* Columns side by side, each with numbers of its own: without weights, scale is rstd. */
 static inline void modulate_columns(real *y, const real *x, size_t n, row_parameters p, const real *gamma,
                                     const real *beta, real offset)
 {
 #pragma omp simd
-    for (size_t c = 0; c < n; c++)
-        y[c] = ((x[c] - p.hi[c]) * p.scale[c] + p.shift[c]) * (offset + gamma[c]) + beta[c];
+    for (size_t c = 0; c < n; c++) {
+        real weight = offset + gamma[c];
+        y[c] = (x[c] - p.hi[c]) * p.scale[c] * weight + (beta[c] + p.shift[c] * weight);
+    }
 }
 
 /* n elements of a row, in a buffer first where they are streamed or some columns are kept. */

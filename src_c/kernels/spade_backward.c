@@ -2,11 +2,11 @@
  *
  *     hat = (x - mean) * rstd,  g = dy * (offset + gamma)
  *     dx = rstd * (g - average(g) - hat * average(g * hat)),   averages over a group
- *     dgamma = dy * hat for each element (dbeta is dy)
+ *     dgamma = dy * hat,   dbeta = dy for each element
  *
- * where gamma was broadcast, dgamma is still to be summed. Passes, split and determinism are those of group and batch norm's
+ * where gamma or beta was broadcast, these are still to be summed. Passes, split and determinism are those of group and batch norm's
  * gradients (channels_first_gradient.h, channels_last_gradient.h), with a weight for each element: dy, x and gamma are read,
- * dx and dgamma are written, 5S, where a group (channels last: a sample) fits in the cache, else 8S.
+ * dx, dgamma and dbeta are written, 6S, where a group (channels last: a sample) fits in the cache, else 9S.
  */
 #include "channels_first_gradient.h"
 #include "channels_last_gradient.h"
@@ -74,6 +74,12 @@ static inline void modulated_columns(real *dx, real *dgamma, const real *dy, con
     }
 }
 
+/* An output, by whose cache lines runs are cut. */
+static inline const real *written(const real *dx, const element_weights *e)
+{
+    return dx ? dx : e->dgamma ? e->dgamma : e->dbeta;
+}
+
 static void write_modulated_runs(const channels_first_gradient *g, const gradient *k, size_t first, size_t runs,
                                  size_t n, size_t stride)
 {
@@ -81,7 +87,8 @@ static void write_modulated_runs(const channels_first_gradient *g, const gradien
     real dxs[STREAM_RUN], dgammas[STREAM_RUN], gammas[STREAM_RUN];
     for (size_t run = 0; run < runs; run++, first += stride)
         for (size_t at = first, m; at < first + n; at += m) {
-            m = stream_run(g->dx ? g->dx + at : e->dgamma + at, first + n - at);
+            m = stream_run(written(g->dx, e) + at, first + n - at);
+            copy_run(e->dbeta, g->dy, at, m, g->work);
             const real *gamma = modulation_run(&e->gamma, at, m, gammas);
             real *dx = g->dx ? g->dx + at : NULL, *dgamma = e->dgamma ? e->dgamma + at : NULL;
             if (!g->work.stream) {
@@ -120,7 +127,8 @@ static void write_modulated_rows(const channels_last_gradient *g, const gradient
     bool kept = keeps_any(p, cols);
     for (size_t r = 0; r < rows; r++, at += stride)
         for (size_t c = 0, n; c < cols; c += n) {
-            n = stream_run((g->dx ? g->dx : g->elements->dgamma) + at + c, cols - c);
+            n = stream_run(written(g->dx, g->elements) + at + c, cols - c);
+            copy_run(g->elements->dbeta, g->dy, at + c, n, g->work);
             write_modulated_columns(g, at + c, n, columns_from(*p, c), kept);
         }
 }
@@ -209,11 +217,12 @@ size_t CN(spade_backward_workspace)(size_t batch, size_t channels, size_t spatia
                   : channels_last_gradient_workspace(1, batch * spatial, channels, channels);
 }
 
-void CN(spade_backward)(real *dx, real *dgamma, const real *dy, const real *x, const real *mean, const real *rstd,
-                        const real *gamma, cnorm_strides strides, size_t batch, size_t channels, size_t spatial,
-                        size_t groups, double gamma_offset, bool last, cn_work work, void *workspace)
+void CN(spade_backward)(real *dx, real *dgamma, real *dbeta, const real *dy, const real *x, const real *mean,
+                        const real *rstd, const real *gamma, cnorm_strides strides, size_t batch, size_t channels,
+                        size_t spatial, size_t groups, double gamma_offset, bool last, cn_work work, void *workspace)
 {
-    element_weights e = {make_modulation(gamma, strides, batch, channels, spatial, last), (real)gamma_offset, dgamma};
+    element_weights e = {make_modulation(gamma, strides, batch, channels, spatial, last), (real)gamma_offset, dgamma,
+                         dbeta};
     if (last) {
         channels_last_gradient job = {.dx = dx,
                                       .dy = dy,

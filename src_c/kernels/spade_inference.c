@@ -1,9 +1,9 @@
 /* SPADE with fixed statistics of each channel, forward and backward: every element stands alone.
  *
  *     y = (x - mean) * rstd * (offset + gamma) + beta,   rstd = 1 / sqrt(var + eps)
- *     dx = dy * (offset + gamma) * rstd,   dgamma = dy * (x - mean) * rstd   (dbeta is dy)
+ *     dx = dy * (offset + gamma) * rstd,   dgamma = dy * (x - mean) * rstd,   dbeta = dy
  *
- * Passes: one, 4S and 5S. Split: parts of the whole array, so nothing to order. Mean and rstd are broadcast arrays like gamma
+ * Passes: one, 4S and 6S. Split: parts of the whole array, so nothing to order. Mean and rstd are broadcast arrays like gamma
  * and beta (modulation.h). A run whose numbers leave the range where the products are safe is computed again, each number as
  * a mantissa and an exponent.
  */
@@ -11,6 +11,7 @@
 #include "frozen_gradient.h"
 #include "kernels.h"
 #include "modulation.h"
+#include "normaliser.h"
 #include "span.h"
 #include "stream.h"
 
@@ -19,7 +20,7 @@
 typedef struct {
     real *y; /* forward */
     const real *x, *dy;
-    real *dx, *dgamma; /* backward; either may be NULL */
+    real *dx, *dgamma, *dbeta; /* backward; each may be NULL */
     modulation mean, rstd, gamma, beta;
     real offset;
     size_t n;
@@ -121,7 +122,7 @@ static void part_of_array(void *job, size_t task)
 {
     const frozen *g = job;
     size_t at = task * TASK_ELEMENTS, end = at + TASK_ELEMENTS < g->n ? at + TASK_ELEMENTS : g->n;
-    const real *to = g->y ? g->y : g->dx ? g->dx : g->dgamma;
+    const real *to = g->y ? g->y : g->dx ? g->dx : g->dgamma ? g->dgamma : g->dbeta;
     for (size_t n; at < end; at += n) {
         n = stream_run(to + at, end - at);
         if (g->y) {
@@ -130,6 +131,7 @@ static void part_of_array(void *job, size_t task)
         }
         frozen_run r;
         begin_run(&r, g, at, n);
+        copy_run(g->dbeta, g->dy, at, n, g->work);
         if (g->dgamma)
             frozen_dgamma(g, &r, at, n);
         if (g->dx) /* which may be dy */
@@ -153,8 +155,11 @@ void CN(spade_inference)(real *y, const real *x, const real *mean, const real *v
 {
     real *rstd = workspace;
     for (size_t c = 0; c < channels; c++) {
-        acc quarter = (acc)var[c] / 4 + eps / 4; /* the sum itself can overflow */
-        rstd[c] = (real)(var[c] == 0 && eps == 0 ? 0 : quarter > 1 ? 0.5 / sqrt(quarter) : 1 / sqrt(var[c] + eps));
+        acc r, r_lo, quarter = (acc)var[c] / 4 + eps / 4; /* the sum itself can overflow */
+        if (is_fast(variance_and_rstd(var[c], 0, 1, eps, &r, &r_lo)))
+            rstd[c] = (real)(r + r_lo);
+        else
+            rstd[c] = (real)(var[c] == 0 && eps == 0 ? 0 : quarter > 1 ? 0.5 / sqrt(quarter) : 1 / sqrt(var[c] + eps));
     }
     frozen g = {.y = y,
                 .x = x,
@@ -168,12 +173,13 @@ void CN(spade_inference)(real *y, const real *x, const real *mean, const real *v
     cn_parallel_for(divide_up(g.n, TASK_ELEMENTS), work, part_of_array, &g);
 }
 
-void CN(spade_inference_backward)(real *dx, real *dgamma, const real *dy, const real *x, const real *mean,
+void CN(spade_inference_backward)(real *dx, real *dgamma, real *dbeta, const real *dy, const real *x, const real *mean,
                                   const real *rstd, const real *gamma, cnorm_strides strides, size_t batch,
                                   size_t channels, size_t spatial, double gamma_offset, bool last, cn_work work)
 {
     frozen g = {.dx = dx,
                 .dgamma = dgamma,
+                .dbeta = dbeta,
                 .dy = dy,
                 .x = x,
                 .mean = by_channel(mean, batch, channels, spatial, last),

@@ -92,6 +92,8 @@ CN_NOINLINE static void wide_backward(const wide_gradient *w)
         acc g = ldexp((acc)w->dy[at], -dy_exponent) * ldexp(wide_weight(w, i), -weight_exponent);
         if (w->elements && w->elements->dgamma)
             w->elements->dgamma[w->at + at] = (real)((acc)w->dy[at] * hat);
+        if (w->elements && w->elements->dbeta)
+            w->elements->dbeta[w->at + at] = w->dy[at];
         g_lost += two_sum(&g_sum, g);
         gt_lost += two_sum(&gt_sum, g * hat);
         wide_add(w->weight_sums, w->weight_lost, p, (acc)w->dy[at] * hat);
