@@ -181,6 +181,7 @@ static gradient finish_channels(const channels_first_gradient *g, size_t group, 
     real mean = g->mean[group], rstd = g->rstd[group];
     gradient k = g->frozen ? frozen_gradient(g, group, dy_t, dy) : make_gradient(s, (acc)count, mean, rstd, true);
     k.fast &= g->frozen || !k.no_sums || zero_group(g, group);
+    k.fast &= !g->elements || hats_are_normal(s->g, s->gt); /* hat is a gradient of its own there */
     if (!k.fast) {
         careful_channels(g, group, dy_t, dy);
         k.hat_lo_acc = 0;

@@ -103,11 +103,6 @@ static inline void tile_gradients(column_sums s, column_sums lost, const real *d
     }
 }
 
-/* False where t is so small that it may have lost digits, which the sums tell: an eps far above the squares of x. */
-#define HAT_MIN (REAL_MIN * 0x1p+10)
-
-static inline bool hats_are_normal(acc g, acc gt) { return gt == 0 || fabs(gt) >= HAT_MIN * fabs(g); }
-
 /* Sums below this, or of terms below this, may have lost digits of their terms. */
 #define TERM_MIN (REAL_MIN * 0x1p+30)
 

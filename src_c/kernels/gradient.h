@@ -55,6 +55,11 @@ static inline bool gradient_is_fast(acc rstd, acc t, acc average, acc slope)
     return spread & (fabs(t) <= AVERAGE_MAX) & (a <= AVERAGE_MAX) & (b <= AVERAGE_MAX) & large_enough;
 }
 
+/* False where t is so small that it may have lost digits, which the sums tell: an eps far above the squares of x. */
+#define HAT_MIN (REAL_MIN * 0x1p+10)
+
+static inline bool hats_are_normal(acc g, acc gt) { return gt == 0 || fabs(gt) >= HAT_MIN * fabs(g); }
+
 static inline bool all_zero(const real *dy, size_t n)
 {
     int any = 0;
