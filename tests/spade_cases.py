@@ -44,6 +44,14 @@ def last(array: Array) -> Array:
     return np.ascontiguousarray(np.moveaxis(array, 1, -1))
 
 
+SHAPES = [(2, 4, 3, 5), (3, 2, 1, 1), (9, 70, 2, 2), (2, 300, 3, 1), (1, 2, 70, 130)]
+
+
+def arranged(arrays: tuple[Array, ...], is_last: bool) -> tuple[Any, ...]:
+    """Return the arrays with channels first or last, and the channel axis."""
+    return (*(last(array) for array in arrays), -1) if is_last else (*arrays, 1)
+
+
 def draw(
     shape: tuple[int, ...], broadcast: str, dtype: Any, seed: int = 0, mean: float = 1.0
 ) -> tuple[Array, Array, Array, Array]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import ml_dtypes
@@ -14,54 +15,46 @@ import oracle
 from norms import far_from_one
 from peer import tensor, torch
 from placement import digest
-from spade_cases import BROADCASTS, GROUPS, NORMS, arrange, draw, last, options
+from spade_cases import BROADCASTS, GROUPS, NORMS, SHAPES, arrange, arranged, draw, options
 from traps import TRAPS
 
 BOUND = 6.0
-SHAPES = [(2, 4, 3, 5), (3, 2, 1, 1), (9, 70, 2, 2), (2, 300, 3, 1), (1, 2, 70, 130)]
-
 each_norm = pytest.mark.parametrize("norm", NORMS)
 each_broadcast = pytest.mark.parametrize("broadcast", BROADCASTS)
 each_layout = pytest.mark.parametrize("is_last", [False, True], ids=["channels first", "channels last"])
 
 
-def _drawn(*args: Any, is_last: bool = False, **more: Any) -> tuple[Any, ...]:
-    arrays = draw(*args, **more)
-    return (*(last(array) for array in arrays), -1) if is_last else (*arrays, 1)
+def _drawn(*args: Any, is_last: bool = False) -> tuple[Any, ...]:
+    return arranged(draw(*args), is_last)
 
 
 @pytest.mark.parametrize("trap", TRAPS, ids=lambda trap: trap.name)
-@each_norm
-@each_layout
-def test_accuracy_on_traps(trap: Any, norm: str, is_last: bool, dtype: Any) -> None:
-    for elements in (2, 34, 700):
-        x = arrange(trap(4, elements, dtype), norm)
+def test_accuracy_on_traps(trap: Any, dtype: Any) -> None:
+    for norm, is_last, elements in product(NORMS, (False, True), (2, 130)):
         rng = np.random.default_rng(elements)
+        x = arrange(trap(4, elements, dtype), norm)
         gamma, beta = (far_from_one(rng, x.shape, dtype) for _ in range(2))
-        axis = 1
-        if is_last:
-            x, gamma, beta, axis = last(x), last(gamma), last(beta), -1
+        x, gamma, beta, axis = arranged((x, gamma, beta), is_last)
         given = options(norm, axis, gamma_offset=0.0)
         y = cnorm.spade(x, gamma, beta, trap.eps, **given)
-        assert oracle.worst_units(y, oracle.spade(x, gamma, beta, trap.eps, **given)) <= BOUND
+        assert oracle.worst_units(y, oracle.spade(x, gamma, beta, trap.eps, **given)) <= BOUND, norm
 
 
 @each_norm
 @each_broadcast
-@each_layout
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_broadcasts(shape: tuple[int, ...], norm: str, broadcast: str, is_last: bool, dtype: Any) -> None:
-    x, gamma, beta, _, axis = _drawn(shape, broadcast, dtype, is_last=is_last)
-    given = options(norm, axis)
-    y, mean, rstd = cnorm.spade(x, gamma, beta, return_stats=True, **given)
-    exact = oracle.spade(x, gamma, beta, **given)
-    assert y.dtype == dtype
-    assert oracle.worst_units(y, exact) <= BOUND
-    np.testing.assert_allclose(mean.ravel(), exact.mean.astype(dtype).ravel(), rtol=1e-6, atol=1e-6)
-    np.testing.assert_allclose(rstd.ravel(), exact.rstd.astype(dtype).ravel(), rtol=1e-6)
-    batch, channels = x.shape[0], x.shape[axis]
-    shapes = {"batch": (channels,), "instance": (batch, channels), "layer": (batch, 1, 1, 1)}
-    assert mean.shape == rstd.shape == shapes.get(norm, (batch, GROUPS))
+def test_broadcasts(norm: str, broadcast: str, dtype: Any) -> None:
+    for shape, is_last in product(SHAPES, (False, True)):
+        x, gamma, beta, _, axis = _drawn(shape, broadcast, dtype, is_last=is_last)
+        given = options(norm, axis)
+        y, mean, rstd = cnorm.spade(x, gamma, beta, return_stats=True, **given)
+        exact = oracle.spade(x, gamma, beta, **given)
+        assert y.dtype == dtype
+        assert oracle.worst_units(y, exact) <= BOUND
+        np.testing.assert_allclose(mean.ravel(), exact.mean.astype(dtype).ravel(), rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(rstd.ravel(), exact.rstd.astype(dtype).ravel(), rtol=1e-6)
+        batch, channels = x.shape[0], x.shape[axis]
+        shapes = {"batch": (channels,), "instance": (batch, channels), "layer": (batch, 1, 1, 1)}
+        assert mean.shape == rstd.shape == shapes.get(norm, (batch, GROUPS))
 
 
 @each_norm
@@ -94,12 +87,13 @@ def test_not_a_number_stays_in_its_group(norm: str, is_last: bool, dtype: Any) -
     np.testing.assert_array_equal(first[~bad], before[~bad])
 
 
+@pytest.mark.usefixtures("native")
 @each_norm
 @each_layout
-@pytest.mark.parametrize("broadcast", ["each element", "each position", "by rows and columns"])
+@pytest.mark.parametrize("broadcast", ["each element", "by rows and columns"])
 def test_bits(norm: str, is_last: bool, broadcast: str, dtype: Any) -> None:
     """The same on every level and for any number of threads; and of a sample alone, if that has groups."""
-    x, gamma, beta, _, axis = _drawn((2, 4, 300, 170), broadcast, dtype, is_last=is_last)
+    x, gamma, beta, _, axis = _drawn((2, 4, 150, 270), broadcast, dtype, is_last=is_last)
     given = options(norm, axis, return_stats=True)
     seen = set()
     for level in cnorm.isa_levels():
