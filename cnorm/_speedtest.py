@@ -75,6 +75,12 @@ PAIRS: tuple[tuple[str, tuple[int, ...], Callable[..., Array], Callable[..., Arr
         lambda x, w, b: cnorm.batch_norm(x, b, w * w, w, b),
         _batch_norm_inference,
     ),
+    (
+        "spade, x for gamma and beta",
+        IMAGES,
+        lambda x, *_: cnorm.spade(x, x, x),
+        lambda x, *_: _standardise(x, (0, 2, 3)) * (1 + x) + x,
+    ),
 )
 
 
