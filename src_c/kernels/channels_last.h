@@ -223,8 +223,8 @@ static bool finish_groups(const channels_last *g, size_t sample, slot *s, size_t
     return true;
 }
 
-static inline void write_output(const channels_last *g, size_t at, size_t stride, size_t rows, size_t cols,
-                                const row_parameters *p, bool kept, bool stream, size_t ahead)
+CN_INLINE void write_output(const channels_last *g, size_t at, size_t stride, size_t rows, size_t cols,
+                            const row_parameters *p, bool kept, bool stream, size_t ahead)
 {
     if (g->write)
         g->write(g, at, stride, rows, cols, p, kept);
