@@ -178,12 +178,12 @@ cdef extern from "cnorm.h" nogil:
     size_t cnorm_spade_backward_workspace_f64(
         size_t batch, size_t channels, size_t spatial, size_t groups, cnorm_layout layout)
     cnorm_status cnorm_spade_backward_f32(
-        float *dx, float *dgamma, float *dbeta, const float *dy, const float *x, const float *mean, const float *rstd, const
-        float *gamma, cnorm_strides gamma_strides, size_t batch, size_t channels, size_t spatial, size_t
-        groups, double gamma_offset, int training, cnorm_layout layout, void *workspace, size_t
-        workspace_size)
+        float *dx, float *dgamma, float *dbeta, const float *dy, const float *x, const float *mean, const
+        float *rstd, const float *gamma, cnorm_strides gamma_strides, size_t batch, size_t channels, size_t
+        spatial, size_t groups, double gamma_offset, int training, cnorm_layout layout, void *workspace,
+        size_t workspace_size)
     cnorm_status cnorm_spade_backward_f64(
-        double *dx, double *dgamma, double *dbeta, const double *dy, const double *x, const double *mean, const double *rstd,
-        const double *gamma, cnorm_strides gamma_strides, size_t batch, size_t channels, size_t spatial,
-        size_t groups, double gamma_offset, int training, cnorm_layout layout, void *workspace, size_t
-        workspace_size)
+        double *dx, double *dgamma, double *dbeta, const double *dy, const double *x, const double *mean,
+        const double *rstd, const double *gamma, cnorm_strides gamma_strides, size_t batch, size_t channels,
+        size_t spatial, size_t groups, double gamma_offset, int training, cnorm_layout layout, void
+        *workspace, size_t workspace_size)

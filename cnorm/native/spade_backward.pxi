@@ -14,12 +14,14 @@ cdef cnorm_status run_spade_backward(
     cdef cnorm_status status
     if wide:
         status = cnorm_spade_backward_f64(
-            <double *>g.dx, <double *>g.dweight, <double *>g.dbias, <const double *>g.dy, <const double *>g.x, <const double *>g.mean,
+            <double *>g.dx, <double *>g.dweight, <double *>g.dbias,
+            <const double *>g.dy, <const double *>g.x, <const double *>g.mean,
             <const double *>g.rstd, <const double *>g.weight, strides, s.batch, s.channels, s.spatial, groups,
             gamma_offset, training, s.layout, workspace, size)
     else:
         status = cnorm_spade_backward_f32(
-            <float *>g.dx, <float *>g.dweight, <float *>g.dbias, <const float *>g.dy, <const float *>g.x, <const float *>g.mean,
+            <float *>g.dx, <float *>g.dweight, <float *>g.dbias,
+            <const float *>g.dy, <const float *>g.x, <const float *>g.mean,
             <const float *>g.rstd, <const float *>g.weight, strides, s.batch, s.channels, s.spatial, groups,
             gamma_offset, training, s.layout, workspace, size)
     drop_workspace(small, workspace)
@@ -59,7 +61,8 @@ cdef bint take_spade_need(object need, object out, wanted_gradients *wanted) noe
     return wanted.x or out is None
 
 
-def fast_spade_backward(dy, x, mean, rstd, gamma, beta_shape, norm, gamma_offset, axis, num_groups, training, need, out):
+def fast_spade_backward(
+        dy, x, mean, rstd, gamma, beta_shape, norm, gamma_offset, axis, num_groups, training, need, out):
     """Do a plainly valid call of cnorm.spade_backward with a gamma and a beta for each element, or return None."""
     cdef int type_number = plain_type(x), ndim
     cdef channel_gradient_call c

@@ -86,9 +86,9 @@ static cnorm_status run_spade(const spade_problem *s, spade_arrays *a)
                                   a->size);
 }
 
-/* The sums of g and g * xhat of each group, and its largest |dx|. */
+/* The sums of g and g * xhat of each group, its largest |g| and |dx|. */
 typedef struct {
-    long double g, g_hat, largest;
+    long double g, g_hat, most, largest;
 } gradient_reference;
 
 static long double hat_of(const spade_arrays *a, const reference *r, size_t i, size_t g)
@@ -125,15 +125,18 @@ static double backward_units(const spade_problem *s, const spade_arrays *a, cons
             long double grad = a->dy[i] * (OFFSET + (long double)a->gamma[place_of(&s->base, s->gamma, i)]);
             if (pass == 0) {
                 sums[g].g += grad, sums[g].g_hat += grad * hat;
+                sums[g].most = fmaxl(sums[g].most, fabsl(grad));
                 most = fmaxl(most, fabsl(dgamma));
                 continue;
             }
-            long double dx = (grad - sums[g].g / n - hat * sums[g].g_hat / n) / sqrtl(r[g].square / n + EPS);
+            long double rstd = 1 / sqrtl(r[g].square / n + EPS), terms = rstd * sums[g].most;
+            long double dx = (grad - sums[g].g / n - hat * sums[g].g_hat / n) * rstd;
             if (pass == 1) {
                 sums[g].largest = fmaxl(sums[g].largest, fabsl(dx));
                 continue;
             }
-            long double error = fmaxl(fabsl(a->dx[i] - dx) / sums[g].largest, fabsl(a->dgamma[i] - dgamma) / most);
+            long double scale = sums[g].largest < terms / 2 ? terms : sums[g].largest; /* where dx cancels */
+            long double error = fmaxl(fabsl(a->dx[i] - dx) / scale, fabsl(a->dgamma[i] - dgamma) / most);
             double units = a->dbeta[i] == a->dy[i] ? (double)(error / UNIT_ROUNDOFF) : INFINITY;
             worst = units <= worst ? worst : units;
         }
