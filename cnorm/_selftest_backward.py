@@ -99,7 +99,7 @@ def _spade(norm: str) -> Callable[[Array, Array, Array, float, int], cnorm.Gradi
         _, mean, rstd = cnorm.spade(x, gamma, gamma, eps, return_stats=True, **options)
         dx, *others = cnorm.spade_backward(dy, x, mean, rstd, gamma, **options)
         by_channel = tuple(i for i in range(x.ndim) if i != axis)
-        return cnorm.Gradients(dx, *(g.sum(by_channel, np.float64) for g in others if g is not None))
+        return cnorm.Gradients(dx, *(g.sum(by_channel, np.longdouble) for g in others if g is not None))
 
     return run
 
