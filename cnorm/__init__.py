@@ -7,6 +7,12 @@ from cnorm._threads import get_num_threads, num_threads, set_num_threads
 from cnorm._version import __version__
 from cnorm.layers import (
     AdaIN,
+from cnorm._gradients import Gradients
+from cnorm._spade_gradients import SpadeGradients
+from cnorm._threads import get_num_threads, num_threads, set_num_threads
+from cnorm._version import __version__
+from cnorm.layers import (
+    SPADE,
     BatchNorm1d,
     BatchNorm2d,
     BatchNorm3d,
@@ -31,11 +37,14 @@ from cnorm.ops.layer_norm import layer_norm
 from cnorm.ops.layer_norm_backward import layer_norm_backward
 from cnorm.ops.rms_norm import rms_norm
 from cnorm.ops.rms_norm_backward import rms_norm_backward
+from cnorm.ops.spade import spade
+from cnorm.ops.spade_backward import spade_backward
 
 __all__ = [
     "AdaIN",
     "AdaINGradients",
     "AdaLayerNormGradients",
+    "SPADE",
     "BatchNorm1d",
     "BatchNorm2d",
     "BatchNorm3d",
@@ -46,6 +55,7 @@ __all__ = [
     "InstanceNorm3d",
     "LayerNorm",
     "RMSNorm",
+    "SpadeGradients",
     "__version__",
     "ada_layer_norm",
     "ada_layer_norm_backward",
@@ -71,4 +81,6 @@ __all__ = [
     "set_isa",
     "set_num_threads",
     "show_config",
+    "spade",
+    "spade_backward",
 ]

@@ -241,6 +241,45 @@ class Kernels(Protocol):
         """`x` (batch, rows, cols); scale, shift (batch, cols); mean, rstd (batch * rows,)."""
 
     def ada_layer_norm_backward(
+    def spade(
+        self,
+        x: Array,
+        gamma: Array,
+        beta: Array,
+        gamma_offset: float,
+        num_groups: int,
+        eps: float,
+        channels_last: bool,
+        y: Array,
+        mean: Array | None,
+        rstd: Array | None,
+        running_mean: Array | None,
+        running_var: Array | None,
+        momentum: float,
+        unbiased: bool,
+        /,
+    ) -> None:
+        """``y = xhat * (gamma_offset + gamma) + beta``; gamma, beta 3-D as `x`, of size 1 where broadcast.
+
+        Without groups: as `batch_norm_training`. Else as `group_norm`, and no running statistics.
+        """
+
+    def spade_inference(
+        self,
+        x: Array,
+        running_mean: Array,
+        running_var: Array,
+        gamma: Array,
+        beta: Array,
+        gamma_offset: float,
+        eps: float,
+        channels_last: bool,
+        y: Array,
+        /,
+    ) -> None:
+        """Normalise by the running statistics, and scale and shift as `spade`."""
+
+    def spade_backward(
         self,
         dy: Array,
         x: Array,
@@ -253,6 +292,17 @@ class Kernels(Protocol):
         /,
     ) -> None:
         """Gradients of `ada_layer_norm`; dscale, dshift (batch, cols)."""
+        gamma: Array,
+        gamma_offset: float,
+        num_groups: int,
+        training: bool,
+        channels_last: bool,
+        dx: Array | None,
+        dgamma: Array | None,
+        dbeta: Array | None,
+        /,
+    ) -> None:
+        """Gradients of `spade`, or without `training` `spade_inference`; dgamma, dbeta as `x`, not summed."""
 
 
 def _load() -> tuple[Any, str]:
@@ -312,5 +362,7 @@ fast_adain = _never if native is None else native.fast_adain
 fast_adain_backward = _never if native is None else native.fast_adain_backward
 fast_ada_layer_norm = _never if native is None else native.fast_ada_layer_norm
 fast_ada_layer_norm_backward = _never if native is None else native.fast_ada_layer_norm_backward
+fast_spade = _never if native is None else native.fast_spade
+fast_spade_backward = _never if native is None else native.fast_spade_backward
 
 empty = _empty if native is None else native.empty

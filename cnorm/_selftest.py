@@ -182,6 +182,19 @@ def along(parameter: Array, x: Array, axis: int) -> Array:
     return parameter.reshape([-1 if i == axis else 1 for i in range(x.ndim)])
 
 
+def each_element(parameter: Array, x: Array, axis: int) -> Array:
+    """Write a parameter (channels,) out for each element of `x`."""
+    return np.ascontiguousarray(np.broadcast_to(along(parameter, x, axis), x.shape))
+
+
+def _run_spade(norm: str) -> Callable[[Array, Array, Array, float, int], Array]:
+    def run(x: Array, w: Array, b: Array, eps: float, axis: int) -> Array:
+        gamma, beta = each_element(w, x, axis), each_element(b, x, axis)
+        return cnorm.spade(x, gamma, beta, eps, norm=norm, gamma_offset=0.0, axis=axis)
+
+    return run
+
+
 ROW_LAYOUTS = tuple((shape, 1) for shape in ROWS)
 COLUMN_LAYOUTS = tuple((shape, 1) for shape in COLUMNS)
 IMAGE_LAYOUTS = tuple((shape, 1) for shape in IMAGES) + tuple(
@@ -217,6 +230,8 @@ OPS = (
     Op("batch_norm, inference", _run_inference, _exact_inference, IMAGE_LAYOUTS + COLUMN_LAYOUTS),
     Op("ada_layer_norm", _run_ada_layer_norm, _exact(rows), ROW_LAYOUTS, _one_more),
     Op("adain", _run_adain, _exact(instances), IMAGE_LAYOUTS, _style_statistics),
+    Op("spade, batch", _run_spade("batch"), _exact(batches), IMAGE_LAYOUTS + COLUMN_LAYOUTS),
+    Op("spade, instance", _run_spade("instance"), _exact(instances), IMAGE_LAYOUTS),
 )
 
 

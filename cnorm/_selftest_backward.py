@@ -25,6 +25,7 @@ from cnorm._selftest import (
     Verdict,
     along,
     batches,
+    each_element,
     halves,
     instances,
     rows,
@@ -100,6 +101,18 @@ def _batch_norm_frozen(dy: Array, x: Array, w: Array, eps: float, axis: int) -> 
     return cnorm.batch_norm_backward(dy, x, *statistics, w, training=False, axis=axis, need=NEED)
 
 
+def _spade(norm: str) -> Callable[[Array, Array, Array, float, int], cnorm.Gradients]:
+    def run(dy: Array, x: Array, w: Array, eps: float, axis: int) -> cnorm.Gradients:
+        gamma = each_element(w, x, axis)
+        options: dict[str, Any] = {"norm": norm, "gamma_offset": 0.0, "axis": axis}
+        _, mean, rstd = cnorm.spade(x, gamma, gamma, eps, return_stats=True, **options)
+        dx, *others = cnorm.spade_backward(dy, x, mean, rstd, gamma, **options)
+        by_channel = tuple(i for i in range(x.ndim) if i != axis)
+        return cnorm.Gradients(dx, *(g.sum(by_channel, np.longdouble) for g in others if g is not None))
+
+    return run
+
+
 BACKWARDS = (
     Backward("layer_norm", _layer_norm, rows, ROW_LAYOUTS),
     Backward("rms_norm", _rms_norm, rows, ROW_LAYOUTS, centred=False),
@@ -108,6 +121,8 @@ BACKWARDS = (
     Backward("batch_norm, training", _batch_norm, batches, IMAGE_LAYOUTS + COLUMN_LAYOUTS),
     Backward("batch_norm, frozen", _batch_norm_frozen, batches, IMAGE_LAYOUTS + COLUMN_LAYOUTS, frozen=True),
     Backward("ada_layer_norm", _ada_layer_norm, rows, ROW_LAYOUTS, weight_offset=1.0),
+    Backward("spade, batch", _spade("batch"), batches, IMAGE_LAYOUTS + COLUMN_LAYOUTS),
+    Backward("spade, instance", _spade("instance"), instances, IMAGE_LAYOUTS),
 )
 
 

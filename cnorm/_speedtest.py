@@ -91,6 +91,12 @@ PAIRS: tuple[tuple[str, tuple[int, ...], Callable[..., Array], Callable[..., Arr
     ),
     ("ada_layer_norm", ROWS, _ours_ada_layer_norm, _ada_layer_norm),
     ("adain", IMAGES, lambda x, w, b: cnorm.adain(x, x, EPS), _adain),
+    (
+        "spade, x for gamma and beta",
+        IMAGES,
+        lambda x, *_: cnorm.spade(x, x, x),
+        lambda x, *_: _standardise(x, (0, 2, 3)) * (1 + x) + x,
+    ),
 )
 
 

@@ -54,13 +54,19 @@ def _batch_norm_frozen(dy: Array, x: Array, w: Array, mean: Array, rstd: Array) 
     return dx, (dy * (x - mean) * rstd).sum((0, 2, 3)), dy.sum((0, 2, 3))
 
 
+def _spade(dy: Array, x: Array, w: Array, mean: Array, rstd: Array) -> Arrays:
+    mean, rstd = (s[:, None, None] for s in (mean, rstd))
+    hat = (x - mean) * rstd
+    return _to_x(dy * (1 + x), hat, rstd, (0, 2, 3)), dy * hat, dy
+
+
 class Pair(NamedTuple):
     """Ours and NumPy's functions of (dy, x, weight, mean, rstd); `statistics` gives the last two of x."""
 
     name: str
     shape: tuple[int, ...]
     statistics: Callable[[Array], Arrays]
-    ours: Callable[..., cnorm.Gradients]
+    ours: Callable[..., cnorm.Gradients | cnorm.SpadeGradients]
     numpys: Callable[..., Arrays]
 
 
@@ -106,6 +112,13 @@ PAIRS = (
         lambda x: cnorm.batch_norm(x, training=True, eps=EPS, return_stats=True)[1:],
         lambda dy, x, w, mean, rstd: cnorm.batch_norm_backward(dy, x, mean, rstd, w, training=False),
         _batch_norm_frozen,
+    ),
+    Pair(
+        "spade_backward, x for gamma",
+        IMAGES,
+        lambda x: cnorm.spade(x, x, x, EPS, return_stats=True)[1:],
+        lambda dy, x, w, mean, rstd: cnorm.spade_backward(dy, x, mean, rstd, x),
+        _spade,
     ),
 )
 

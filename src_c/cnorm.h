@@ -40,6 +40,12 @@ typedef enum {
     CNORM_CHANNELS_LAST = 1   /* x[batch, spatial, channels] */
 } cnorm_layout;
 
+/* Of an array that is broadcast against x: elements from one to the next along each, 0 where it is broadcast. Along the last
+ * one in memory (spatial, or channels where they are last) it is 0 or 1. */
+typedef struct {
+    size_t batch, channel, spatial;
+} cnorm_strides;
+
 CNORM_API const char *cnorm_status_string(cnorm_status status);
 CNORM_API const char *cnorm_version(void);
 CNORM_API const char *cnorm_compiler(void);
@@ -291,6 +297,66 @@ CNORM_API cnorm_status cnorm_ada_layer_norm_backward_f64(double *dx, double *dsc
                                                          const double *x, const double *mean, const double *rstd,
                                                          const double *scale, size_t batch, size_t rows, size_t cols,
                                                          void *workspace, size_t workspace_size);
+
+/* SPADE: a norm without parameters, then a scale and a shift for each element, which may be broadcast.
+ *
+ *     y = (x - mean) * rstd * (gamma_offset + gamma) + beta
+ *
+ * groups = 0: statistics of each channel over the batch, as in batch norm's training; mean, rstd (channels), and running
+ * statistics. Else as group norm of so many groups; mean, rstd (batch, groups), and no running statistics. */
+CNORM_API size_t cnorm_spade_forward_workspace_f32(size_t batch, size_t channels, size_t spatial, size_t groups,
+                                                   cnorm_layout layout);
+CNORM_API size_t cnorm_spade_forward_workspace_f64(size_t batch, size_t channels, size_t spatial, size_t groups,
+                                                   cnorm_layout layout);
+CNORM_API cnorm_status cnorm_spade_forward_f32(float *y, float *mean, float *rstd, float *running_mean,
+                                               float *running_var, const float *x, const float *gamma,
+                                               cnorm_strides gamma_strides, const float *beta,
+                                               cnorm_strides beta_strides, size_t batch, size_t channels,
+                                               size_t spatial, size_t groups, double eps, double gamma_offset,
+                                               double momentum, int unbiased, cnorm_layout layout, void *workspace,
+                                               size_t workspace_size);
+CNORM_API cnorm_status cnorm_spade_forward_f64(double *y, double *mean, double *rstd, double *running_mean,
+                                               double *running_var, const double *x, const double *gamma,
+                                               cnorm_strides gamma_strides, const double *beta,
+                                               cnorm_strides beta_strides, size_t batch, size_t channels,
+                                               size_t spatial, size_t groups, double eps, double gamma_offset,
+                                               double momentum, int unbiased, cnorm_layout layout, void *workspace,
+                                               size_t workspace_size);
+
+/* The same with the mean and var (channels) given. */
+CNORM_API size_t cnorm_spade_inference_workspace_f32(size_t batch, size_t channels, size_t spatial,
+                                                     cnorm_layout layout);
+CNORM_API size_t cnorm_spade_inference_workspace_f64(size_t batch, size_t channels, size_t spatial,
+                                                     cnorm_layout layout);
+CNORM_API cnorm_status cnorm_spade_inference_f32(float *y, const float *x, const float *mean, const float *var,
+                                                 const float *gamma, cnorm_strides gamma_strides, const float *beta,
+                                                 cnorm_strides beta_strides, size_t batch, size_t channels,
+                                                 size_t spatial, double eps, double gamma_offset, cnorm_layout layout,
+                                                 void *workspace, size_t workspace_size);
+CNORM_API cnorm_status cnorm_spade_inference_f64(double *y, const double *x, const double *mean, const double *var,
+                                                 const double *gamma, cnorm_strides gamma_strides, const double *beta,
+                                                 cnorm_strides beta_strides, size_t batch, size_t channels,
+                                                 size_t spatial, double eps, double gamma_offset, cnorm_layout layout,
+                                                 void *workspace, size_t workspace_size);
+
+/* dx as in the other backward passes, with g = dy * (gamma_offset + gamma), and of each element dgamma = dy * hat and
+ * dbeta = dy: where gamma or beta was broadcast, their sums are the caller's affair. dx, dgamma, dbeta (as x) or NULL.
+ * With `training` 0 and groups = 0 the statistics are constants. */
+CNORM_API size_t cnorm_spade_backward_workspace_f32(size_t batch, size_t channels, size_t spatial, size_t groups,
+                                                    cnorm_layout layout);
+CNORM_API size_t cnorm_spade_backward_workspace_f64(size_t batch, size_t channels, size_t spatial, size_t groups,
+                                                    cnorm_layout layout);
+CNORM_API cnorm_status cnorm_spade_backward_f32(float *dx, float *dgamma, float *dbeta, const float *dy, const float *x,
+                                                const float *mean, const float *rstd, const float *gamma,
+                                                cnorm_strides gamma_strides, size_t batch, size_t channels,
+                                                size_t spatial, size_t groups, double gamma_offset, int training,
+                                                cnorm_layout layout, void *workspace, size_t workspace_size);
+CNORM_API cnorm_status cnorm_spade_backward_f64(double *dx, double *dgamma, double *dbeta, const double *dy,
+                                                const double *x, const double *mean, const double *rstd,
+                                                const double *gamma, cnorm_strides gamma_strides, size_t batch,
+                                                size_t channels, size_t spatial, size_t groups, double gamma_offset,
+                                                int training, cnorm_layout layout, void *workspace,
+                                                size_t workspace_size);
 
 #ifdef __cplusplus
 }

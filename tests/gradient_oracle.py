@@ -244,3 +244,39 @@ def rounded_range(exact: ExactGradient, dtype: Any, bound: float) -> tuple[Array
     """The least and the largest result that rounding a float32 value within ``bound`` units can give."""
     slack = bound * Long(oracle.unit(np.float32)) * exact.scale + exact.allowance
     return oracle.round_to(exact.values - slack, dtype), oracle.round_to(exact.values + slack, dtype)
+
+
+def _broadcast_sum(terms: Array, error: Array, shape: tuple[int, ...], dtype: Any) -> ExactGradient:
+    """Terms like x summed over the axes along which an array of this shape was broadcast."""
+    padded = (1,) * (terms.ndim - len(shape)) + shape
+    kept = tuple(axis for axis in range(terms.ndim) if padded[axis] == terms.shape[axis])
+    order = kept + tuple(axis for axis in range(terms.ndim) if axis not in kept)
+    rows = int(np.prod([terms.shape[axis] for axis in kept], dtype=np.int64))
+    split = _Split(order, rows)
+    return _to_parameter(split.split(terms), split.split(error), shape, dtype)
+
+
+def spade(
+    dy: Array,
+    x: Array,
+    gamma: Array,
+    beta_shape: tuple[int, ...],
+    eps: float = 1e-5,
+    *,
+    norm: str = "batch",
+    num_groups: int | None = None,
+    gamma_offset: float = 1.0,
+    axis: int = 1,
+) -> ExactGradients:
+    """Gradients of SPADE with statistics of its own; those of gamma and beta stand for weight and bias."""
+    options: dict[str, Any] = {"norm": norm, "num_groups": num_groups, "gamma_offset": gamma_offset}
+    forward = oracle.spade(x, gamma, np.zeros(()), eps, axis=axis, **options)
+    counts = {"instance": x.shape[axis], "layer": 1}
+    groups = _channels(x, axis) if norm == "batch" else _samples(x, axis, counts.get(norm, num_groups or 1))
+    with np.errstate(invalid="ignore", over="ignore"):
+        dy = _used(dy, x.dtype)
+        xhat, rstd = groups.split(forward.xhat), forward.rstd.reshape(-1, 1)
+        g = groups.split(dy * forward.weight)
+        to_x = ExactGradient(*(groups.join(v, x.shape) for v in _to_x(g, xhat, rstd, True, x.dtype)))
+        to_gamma = _broadcast_sum(dy * forward.xhat, 1 + np.abs(dy), np.shape(gamma), x.dtype)
+        return ExactGradients(to_x, to_gamma, _broadcast_sum(dy, np.ones_like(dy), beta_shape, x.dtype))

@@ -266,3 +266,31 @@ def rounded_range(exact: Exact, dtype: Any, bound: float) -> tuple[Array, Array]
     one, allowance = tolerance(exact.y, exact.xhat, exact.weight, exact.bias, dtype)
     slack = bound * one + allowance
     return round_to(exact.y - slack, dtype), round_to(exact.y + slack, dtype)
+
+
+def spade(
+    x: Array,
+    gamma: Any,
+    beta: Any,
+    eps: float = 1e-5,
+    *,
+    norm: str = "batch",
+    num_groups: int | None = None,
+    gamma_offset: float = 1.0,
+    axis: int = 1,
+    running: tuple[Array, Array] | None = None,
+) -> Exact:
+    """SPADE; the offset is added to gamma in the compute type. With `running` as batch norm in inference."""
+    if running is not None:
+        plain = batch_norm_inference(x, *running, eps=eps, axis=axis)
+    elif norm == "batch":
+        plain = batch_norm(x, eps=eps, axis=axis)
+    else:
+        groups = {"instance": x.shape[axis], "layer": 1}.get(norm, num_groups)
+        assert groups is not None
+        plain = group_norm(x, groups, eps=eps, axis=axis)
+    compute = compute_dtype(x.dtype)
+    with np.errstate(invalid="ignore", over="ignore"):
+        weight = (np.asarray(gamma).astype(compute) + compute.type(gamma_offset)).astype(Long)
+    bias = np.asarray(beta).astype(compute).astype(Long)
+    return _affine(plain.xhat, weight, bias, plain.mean, plain.var, plain.rstd)

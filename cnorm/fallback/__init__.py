@@ -14,6 +14,8 @@ from cnorm.fallback.layer_norm import layer_norm
 from cnorm.fallback.layer_norm_backward import layer_norm_backward
 from cnorm.fallback.rms_norm import rms_norm
 from cnorm.fallback.rms_norm_backward import rms_norm_backward
+from cnorm.fallback.spade import spade, spade_inference
+from cnorm.fallback.spade_backward import spade_backward
 
 __all__ = [
     "ada_layer_norm",
@@ -31,4 +33,7 @@ __all__ = [
     "layer_norm_backward",
     "rms_norm",
     "rms_norm_backward",
+    "spade",
+    "spade_backward",
+    "spade_inference",
 ]

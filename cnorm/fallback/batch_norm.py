@@ -57,6 +57,16 @@ def batch_norm_training(
         update_running(running_var, variances[:, 0], momentum)
 
 
+def inference_std(var: Array, eps: float) -> Array:
+    """``sqrt(var + eps)``, infinite instead of 0: what it divides is then 0."""
+    # Scaled by an even power of two, as in moments.py, lest var + eps overflow.
+    var = var.astype(np.float64)
+    k = np.frexp(np.where(np.isfinite(var), np.maximum(var, eps), 1.0))[1] // 2
+    std: Array = np.ldexp(np.sqrt(np.ldexp(var, -2 * k) + np.ldexp(eps, -2 * k)), k)
+    std[std == 0] = np.inf
+    return std
+
+
 @np.errstate(all="ignore")
 def batch_norm_inference(
     x: Array,
@@ -70,11 +80,8 @@ def batch_norm_inference(
 ) -> None:
     """Standardise each channel by the running statistics, then scale and shift it."""
     x, y = channels_leading(x, channels_last), channels_leading(y, channels_last)
-    # Scaled by an even power of two, as in moments.py, lest var + eps overflow or the difference below do.
-    var = running_var.astype(np.float64)
-    k = np.frexp(np.where(np.isfinite(var), np.maximum(var, eps), 1.0))[1] // 2
-    std = np.ldexp(np.sqrt(np.ldexp(var, -2 * k) + np.ldexp(eps, -2 * k)), k)
-    std[std == 0] = np.inf
+    std = inference_std(running_var, eps)
+    # Halves, lest the difference overflow.
     d = x.astype(np.float64) / 2 - by_channel(running_mean) / 2
     # As fractions and exponents, so that nothing but the result can leave the range.
     fraction, exponent = np.frexp(1.0 if weight is None else weight.astype(np.float64))

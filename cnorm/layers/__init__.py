@@ -6,9 +6,11 @@ from cnorm.layers.group_norm import GroupNorm
 from cnorm.layers.instance_norm import InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
 from cnorm.layers.layer_norm import LayerNorm
 from cnorm.layers.rms_norm import RMSNorm
+from cnorm.layers.spade import SPADE
 
 __all__ = [
     "AdaIN",
+    "SPADE",
     "BatchNorm1d",
     "BatchNorm2d",
     "BatchNorm3d",

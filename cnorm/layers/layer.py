@@ -116,13 +116,7 @@ class Layer(ABC):
         ``grads[name]`` has the shape of the parameter, and its dtype, or float32 for parameters of 16 bits.
         Where it is there already, the new gradient is added to it in place; `zero_grad` starts afresh.
         """
-        if self._gradients is None:
-            raise RuntimeError(
-                f"{type(self).__name__}.backward: expected a call of the layer first, and one for each "
-                "backward; there is none, or it was made with save=False"
-            )
-        gradients = self._gradients(dy)
-        self._gradients = None
+        gradients = self._take_gradients(dy)
         for name, parameter in self.parameters().items():
             new: Array | None = getattr(gradients, name)
             if new is not None:
@@ -130,6 +124,17 @@ class Layer(ABC):
         dx: Array | None = gradients.x
         assert dx is not None  # every layer needs "x"
         return dx
+
+    def _take_gradients(self, dy: Any) -> Any:
+        """Go back through the last call, which is forgotten then."""
+        if self._gradients is None:
+            raise RuntimeError(
+                f"{type(self).__name__}.backward: expected a call of the layer first, and one for each "
+                "backward; there is none, or it was made with save=False"
+            )
+        gradients = self._gradients(dy)
+        self._gradients = None
+        return gradients
 
     def _add_gradient(self, name: str, new: Array, dtype: np.dtype[Any]) -> None:
         with np.errstate(all="ignore"):

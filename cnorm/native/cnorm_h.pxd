@@ -10,6 +10,11 @@ cdef extern from "cnorm.h" nogil:
         CNORM_CHANNELS_FIRST
         CNORM_CHANNELS_LAST
 
+    ctypedef struct cnorm_strides:
+        size_t batch
+        size_t channel
+        size_t spatial
+
     const char *cnorm_status_string(cnorm_status status)
     const char *cnorm_version()
     const char *cnorm_compiler()
@@ -194,3 +199,41 @@ cdef extern from "cnorm.h" nogil:
         double *dx, double *dscale, double *dshift, const double *dy, const double *x, const double *mean,
         const double *rstd, const double *scale, size_t batch, size_t rows, size_t cols, void *workspace,
         size_t workspace_size)
+    size_t cnorm_spade_forward_workspace_f32(
+        size_t batch, size_t channels, size_t spatial, size_t groups, cnorm_layout layout)
+    size_t cnorm_spade_forward_workspace_f64(
+        size_t batch, size_t channels, size_t spatial, size_t groups, cnorm_layout layout)
+    cnorm_status cnorm_spade_forward_f32(
+        float *y, float *mean, float *rstd, float *running_mean, float *running_var, const float *x, const
+        float *gamma, cnorm_strides gamma_strides, const float *beta, cnorm_strides beta_strides, size_t
+        batch, size_t channels, size_t spatial, size_t groups, double eps, double gamma_offset, double
+        momentum, int unbiased, cnorm_layout layout, void *workspace, size_t workspace_size)
+    cnorm_status cnorm_spade_forward_f64(
+        double *y, double *mean, double *rstd, double *running_mean, double *running_var, const double *x,
+        const double *gamma, cnorm_strides gamma_strides, const double *beta, cnorm_strides beta_strides,
+        size_t batch, size_t channels, size_t spatial, size_t groups, double eps, double gamma_offset, double
+        momentum, int unbiased, cnorm_layout layout, void *workspace, size_t workspace_size)
+    size_t cnorm_spade_inference_workspace_f32(size_t batch, size_t channels, size_t spatial, cnorm_layout layout)
+    size_t cnorm_spade_inference_workspace_f64(size_t batch, size_t channels, size_t spatial, cnorm_layout layout)
+    cnorm_status cnorm_spade_inference_f32(
+        float *y, const float *x, const float *mean, const float *var, const float *gamma, cnorm_strides
+        gamma_strides, const float *beta, cnorm_strides beta_strides, size_t batch, size_t channels, size_t
+        spatial, double eps, double gamma_offset, cnorm_layout layout, void *workspace, size_t workspace_size)
+    cnorm_status cnorm_spade_inference_f64(
+        double *y, const double *x, const double *mean, const double *var, const double *gamma, cnorm_strides
+        gamma_strides, const double *beta, cnorm_strides beta_strides, size_t batch, size_t channels, size_t
+        spatial, double eps, double gamma_offset, cnorm_layout layout, void *workspace, size_t workspace_size)
+    size_t cnorm_spade_backward_workspace_f32(
+        size_t batch, size_t channels, size_t spatial, size_t groups, cnorm_layout layout)
+    size_t cnorm_spade_backward_workspace_f64(
+        size_t batch, size_t channels, size_t spatial, size_t groups, cnorm_layout layout)
+    cnorm_status cnorm_spade_backward_f32(
+        float *dx, float *dgamma, float *dbeta, const float *dy, const float *x, const float *mean, const
+        float *rstd, const float *gamma, cnorm_strides gamma_strides, size_t batch, size_t channels, size_t
+        spatial, size_t groups, double gamma_offset, int training, cnorm_layout layout, void *workspace,
+        size_t workspace_size)
+    cnorm_status cnorm_spade_backward_f64(
+        double *dx, double *dgamma, double *dbeta, const double *dy, const double *x, const double *mean,
+        const double *rstd, const double *gamma, cnorm_strides gamma_strides, size_t batch, size_t channels,
+        size_t spatial, size_t groups, double gamma_offset, int training, cnorm_layout layout, void
+        *workspace, size_t workspace_size)

@@ -59,11 +59,6 @@ void CN(batch_norm_forward)(real *y, real *mean, real *rstd, real *running_mean,
         per_channel_geometry(&job, batch, channels, spatial);
         normalise_groups(&job.base, variance + channels);
     }
-    if (!running_mean || batch * spatial == 0)
-        return;
-    acc n = (acc)(batch * spatial), factor = unbiased ? n / (n - 1) : 1;
-    for (size_t c = 0; c < channels; c++) {
-        running_mean[c] = moved(running_mean[c], momentum, mean_acc[c]);
-        running_var[c] = moved(running_var[c], momentum, variance[c] * factor);
-    }
+    if (running_mean && batch * spatial > 0)
+        move_running(running_mean, running_var, mean_acc, variance, channels, batch * spatial, momentum, unbiased);
 }

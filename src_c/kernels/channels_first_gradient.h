@@ -16,7 +16,8 @@
 #include "span.h"
 #include "wide_gradient.h"
 
-typedef struct {
+typedef struct channels_first_gradient channels_first_gradient;
+struct channels_first_gradient {
     real *dx; /* or NULL */
     parameter_sums parameters;
     const real *dy, *x, *mean, *rstd, *weight;
@@ -24,12 +25,18 @@ typedef struct {
     span shape;                                 /* one channel */
     bool frozen;                                /* mean and rstd are constants: dx = dy * weight * rstd */
     cn_work work;
+    /* Instead of a weight for each channel, one for each element, or NULL: with the sums of a block of a channel, and how
+     * `runs` runs of n elements are written, the first from element `at` on and the others `stride` apart. */
+    const element_weights *elements;
+    gradient_sums (*element_block)(const channels_first_gradient *g, size_t channel, size_t block);
+    void (*element_runs)(const channels_first_gradient *g, const gradient *k, size_t at, size_t runs, size_t n,
+                         size_t stride);
     span_plan plan;
     size_t block_samples, groups_per_task, tasks_per_block;
     acc *scratch;          /* (blocks, 4, channels): the sums of the sample in progress */
     gradient_sums *pieces; /* the second way: (samples * channels, pieces) */
     gradient *gradients;   /* (samples * groups,) */
-} channels_first_gradient;
+};
 
 static inline size_t elements_of_channel(const channels_first_gradient *g) { return g->shape.runs * g->shape.length; }
 
@@ -63,8 +70,9 @@ static gradient_sums channel_piece(const channels_first_gradient *g, size_t chan
     size_t block = piece * g->plan.blocks_per_piece, end = block + g->plan.blocks_per_piece;
     gradient_sums s = {0};
     for (; block < end && block < g->plan.blocks; block++) {
-        gradient_sums b =
-            channel_block(g->dy + at, g->x + at, g->shape, &g->plan, block, g->mean[group], g->rstd[group]);
+        gradient_sums b = g->elements ? g->element_block(g, channel, block)
+                                      : channel_block(g->dy + at, g->x + at, g->shape, &g->plan, block, g->mean[group],
+                                                      g->rstd[group]);
         add_sums(&s, &b);
     }
     return s;
@@ -89,6 +97,8 @@ static inline bool one_block(const channels_first_gradient *g)
 static inline gradient_sums short_channel(const channels_first_gradient *g, size_t channel)
 {
     size_t at = channel * g->spatial, group = g->per_group == 1 ? channel : channel / g->per_group;
+    if (g->elements)
+        return g->element_block(g, channel, 0);
     gradient_lanes lanes = {0};
     add_run(&lanes, g->dy + at, g->x + at, NULL, g->shape.length,
             (run_constants){.mean = g->mean[group], .rstd = g->rstd[group], .centred = true});
@@ -110,8 +120,21 @@ static gradient frozen_gradient(const channels_first_gradient *g, size_t channel
 }
 
 /* Whether dy * weight is zero all over a group. */
+static bool zero_elements(const channels_first_gradient *g, size_t group)
+{
+    size_t first = group * g->per_group * g->spatial,
+           n = g->shape.runs > 1 ? g->shape.length : g->per_group * g->spatial;
+    for (size_t run = 0; run < g->shape.runs; run++)
+        for (size_t at = first + run * g->shape.stride, end = at + n; at < end; at++)
+            if (g->dy[at] != 0 && element_weight(g->elements, at) != 0)
+                return false;
+    return true;
+}
+
 static bool zero_group(const channels_first_gradient *g, size_t group)
 {
+    if (g->elements)
+        return zero_elements(g, group);
     const real *dy = g->dy + group * g->per_group * g->spatial;
     if (g->weight && all_zero(g->weight + group % g->groups * g->per_group, g->per_group))
         return true;
@@ -137,6 +160,8 @@ static void careful_channels(const channels_first_gradient *g, size_t group, acc
                        .rstd = g->rstd[group],
                        .centred = true,
                        .dx = g->dx ? g->dx + at : NULL,
+                       .elements = g->elements,
+                       .at = at,
                        .weight_sums = dy_t,
                        .bias_sums = dy,
                        .weight_lost = dy_t + 2 * g->parameters.count,
@@ -156,6 +181,7 @@ static gradient finish_channels(const channels_first_gradient *g, size_t group, 
     real mean = g->mean[group], rstd = g->rstd[group];
     gradient k = g->frozen ? frozen_gradient(g, group, dy_t, dy) : make_gradient(s, (acc)count, mean, rstd, true);
     k.fast &= g->frozen || !k.no_sums || zero_group(g, group);
+    k.fast &= !g->elements || hats_are_normal(s->g, s->gt); /* hat is a gradient of its own there */
     if (!k.fast) {
         careful_channels(g, group, dy_t, dy);
         k.hat_lo_acc = 0;
@@ -185,29 +211,39 @@ static inline channel_scale scale_of_channel(const channels_first_gradient *g, s
     return (channel_scale){k, weight, g->frozen, g->work.stream};
 }
 
+static inline void write_channel_runs(const channels_first_gradient *g, size_t channel, const gradient *k, size_t at,
+                                      size_t runs, size_t n, size_t stride)
+{
+    if (g->elements)
+        g->element_runs(g, k, at, runs, n, stride);
+    else
+        apply_runs(g->dx, g->dy, g->x, at, runs, n, stride, scale_of_channel(g, channel, k));
+}
+
+/* Whether there is anything to write for each element. */
+static inline bool writes_elements(const channels_first_gradient *g) { return g->dx || wants_elements(g->elements); }
+
 /* The blocks [first, last) of a channel. */
 static void apply_channel(const channels_first_gradient *g, size_t channel, const gradient *k, size_t first,
                           size_t last)
 {
     size_t at = channel * g->spatial, length = g->shape.length, stride = g->shape.stride;
-    channel_scale scale = scale_of_channel(g, channel, k);
     if (g->plan.runs_per_block) {
         size_t run = first * g->plan.runs_per_block, end = last * g->plan.runs_per_block;
         end = end < g->shape.runs ? end : g->shape.runs;
-        apply_runs(g->dx, g->dy, g->x, at + run * stride, end - run, length, stride, scale);
+        write_channel_runs(g, channel, k, at + run * stride, end - run, length, stride);
         return;
     }
     for (size_t block = first; block < last; block++) {
         size_t run = block / g->plan.blocks_per_run, start = block % g->plan.blocks_per_run * BLOCK;
         size_t n = length - start < BLOCK ? length - start : BLOCK;
-        apply_runs(g->dx, g->dy, g->x, at + run * stride + start, 1, n, 0, scale);
+        write_channel_runs(g, channel, k, at + run * stride + start, 1, n, 0);
     }
 }
 
 static void apply_short_channel(const channels_first_gradient *g, size_t channel, const gradient *k)
 {
-    channel_scale scale = scale_of_channel(g, channel, k);
-    apply_runs(g->dx, g->dy, g->x, channel * g->spatial, 1, g->shape.length, 0, scale);
+    write_channel_runs(g, channel, k, channel * g->spatial, 1, g->shape.length, 0);
 }
 
 static void whole_group(const channels_first_gradient *g, size_t group, acc *dy_t, acc *dy)
@@ -219,7 +255,7 @@ static void whole_group(const channels_first_gradient *g, size_t group, acc *dy_
         add_channel(g, &sums, &s, (channel + c) % g->parameters.count, &dy_t[c], &dy[c]);
     }
     gradient k = finish_channels(g, group, &sums, dy_t, dy);
-    for (size_t c = 0; c < (g->dx && k.fast ? g->per_group : 0); c++)
+    for (size_t c = 0; c < (writes_elements(g) && k.fast ? g->per_group : 0); c++)
         if (one_block(g))
             apply_short_channel(g, channel + c, &k);
         else
@@ -289,7 +325,7 @@ static inline void channels_first_backward(channels_first_gradient *g, void *wor
         if (g->work.threads > 1 && few_channel_groups(g)) {
             cn_parallel_for(tasks, g->work, channel_piece_sums, g);
             merge_channel_pieces(g);
-            if (g->dx)
+            if (writes_elements(g))
                 cn_parallel_for(tasks, g->work, channel_piece_output, g);
         } else {
             size_t bytes = g->per_group * elements_of_channel(g) * g->block_samples * 2 * sizeof(real);

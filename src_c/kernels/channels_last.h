@@ -30,6 +30,10 @@ struct channels_last {
     void (*affine)(const channels_last *g, size_t sample, size_t first, size_t n, row_parameters *p);
     void (*careful_output)(const channels_last *g, size_t sample, size_t group, const wide_group *shape,
                            const wide_stats *w);
+    /* How `rows` rows of `cols` columns from element `at` on are written, `stride` apart, of which some may be kept; NULL:
+     * with scale and shift of each column. */
+    void (*write)(const channels_last *g, size_t at, size_t stride, size_t rows, size_t cols, const row_parameters *p,
+                  bool kept);
     column_plan plan;
     unsigned char *memory; /* workspace, `slot_size` bytes for each sample in progress */
     size_t slot_size, slots;
@@ -226,18 +230,24 @@ static bool finish_groups(const channels_last *g, size_t sample, slot *s, size_t
     return true;
 }
 
+CN_INLINE void write_output(const channels_last *g, size_t at, size_t stride, size_t rows, size_t cols,
+                            const row_parameters *p, bool kept, bool stream, size_t ahead)
+{
+    if (g->write)
+        g->write(g, at, stride, rows, cols, p, kept);
+    else if (kept)
+        write_other_columns(g->y + at, g->x + at, stride, rows, cols, p);
+    else
+        write_rows(g->y + at, g->x + at, stride, rows, cols, p, stream, ahead);
+}
+
 static void write_piece(const channels_last *g, size_t sample, const slot *s, size_t piece, bool kept, size_t ahead)
 {
     size_t width = g->plan.width, row = piece * g->plan.piece_rows, rows = piece_height(&g->plan, piece);
     size_t at = sample * g->rows * g->channels + row * width, end = at + rows * width;
     size_t left = piece + 1 == g->plan.pieces ? g->plan.left : 0;
-    if (kept) {
-        write_other_columns(g->y + at, g->x + at, width, rows, width, &s->parameters);
-        write_other_columns(g->y + end, g->x + end, width, 1, left, &s->parameters);
-    } else {
-        write_rows(g->y + at, g->x + at, width, rows, width, &s->parameters, g->work.stream, ahead);
-        write_rows(g->y + end, g->x + end, width, 1, left, &s->parameters, false, 0);
-    }
+    write_output(g, at, width, rows, width, &s->parameters, kept, g->work.stream, ahead);
+    write_output(g, end, width, 1, left, &s->parameters, kept, false, 0);
 }
 
 /* `next`: the sample that the same task takes after this one, if there is one. */
@@ -311,12 +321,8 @@ static void some_columns(void *job, size_t task)
     s.total.count = sample_columns(g, g->x, &s, first, cols).count;
     bool kept = finish_groups(g, 0, &s, first, first + cols);
     row_parameters p = parameters_from(s.parameters, first);
-    if (!g->y)
-        return;
-    if (kept)
-        write_other_columns(g->y + first, g->x + first, g->channels, g->rows, cols, &p);
-    else
-        write_rows(g->y + first, g->x + first, g->channels, g->rows, cols, &p, g->work.stream, 0);
+    if (g->y)
+        write_output(g, first, g->channels, g->rows, cols, &p, kept, g->work.stream, 0);
     stream_fence();
 }
 

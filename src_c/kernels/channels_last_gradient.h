@@ -37,6 +37,10 @@ static void check_frozen_sums(column_sums s, const real *dy, const real *x, size
 static void sum_rows(const channels_last_gradient *g, column_sums s, const gradient_columns *p, size_t at,
                      size_t stride, size_t rows, size_t cols)
 {
+    if (g->elements) {
+        g->element_sums(g, s, p, at, stride, rows, cols);
+        return;
+    }
     sum_columns(s, g->dy + at, g->x + at, stride, rows, cols, p, g->work.stream);
     if (g->frozen)
         check_frozen_sums(s, g->dy + at, g->x + at, stride, rows, cols, p);
@@ -45,12 +49,19 @@ static void sum_rows(const channels_last_gradient *g, column_sums s, const gradi
 static void write_gradient_rows(const channels_last_gradient *g, const gradient_columns *p, size_t at, size_t stride,
                                 size_t rows, size_t cols)
 {
+    if (g->elements) {
+        g->element_rows(g, p, at, stride, rows, cols);
+        return;
+    }
     for (size_t c = 0; c < (g->frozen && keeps_any(p, cols) ? cols : 0); c++)
         if (p->kept[c])
             frozen_apply(g->dx + at + c, g->dy + at + c, stride, rows,
                          g->weight ? g->weight[(at + c) % g->channels] : 1, p->rstd[c]);
     write_columns(g->dx + at, g->dy + at, g->x + at, stride, rows, cols, p, g->frozen, g->work.stream);
 }
+
+/* Whether there is anything to write for each element. */
+static inline bool writes_rows(const channels_last_gradient *g) { return g->dx || wants_elements(g->elements); }
 
 /* The first element of row `row` of a sample. */
 static inline size_t wide_row(const channels_last_gradient *g, size_t sample, size_t row)
@@ -104,7 +115,7 @@ static void write_pieces(const channels_last_gradient *g, size_t sample, gradien
 
 static void write_left(const channels_last_gradient *g, size_t sample, gradient_columns p)
 {
-    if (g->dx && g->plan.left)
+    if (writes_rows(g) && g->plan.left)
         write_gradient_rows(g, &p, wide_row(g, sample, g->plan.wide_rows), g->channels, g->plan.left / g->channels,
                             g->channels);
 }
@@ -130,7 +141,7 @@ static void whole_columns(const channels_last_gradient *g, size_t sample, gradie
         finish_gradients(g, sample, s, first, n);
         repeat_columns(g, s.columns);
     }
-    if (!g->frozen && g->dx)
+    if (!g->frozen && writes_rows(g))
         write_pieces(g, sample, s, first, cols);
     write_left(g, sample, s.columns);
 }
@@ -229,7 +240,7 @@ static void share_few_samples(channels_last_gradient *g)
     cn_parallel_for(g->samples * g->plan.pieces * g->chunks, g->work, piece_of_sample, g);
     if (wants_sums(g))
         cn_parallel_for(g->samples * merge_ranges(g), g->work, merge_gradient_pieces, g);
-    if (!g->frozen && g->dx)
+    if (!g->frozen && writes_rows(g))
         cn_parallel_for(g->samples * divide_up(g->plan.wide_rows, output_rows(g)), g->work, rows_of_output, g);
     for (size_t sample = 0; sample < g->samples; sample++)
         write_left(g, sample, place_gradient_slot(g, sample).columns);

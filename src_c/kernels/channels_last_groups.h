@@ -14,18 +14,26 @@
 #include "parameter_sums.h"
 #include "wide_gradient.h"
 
-typedef struct {
+typedef struct channels_last_gradient channels_last_gradient;
+struct channels_last_gradient {
     real *dx, *dweight, *dbias; /* each may be NULL */
     const real *dy, *x, *mean, *rstd, *weight;
     size_t samples, rows, channels, groups;
     bool frozen; /* mean and rstd are constants: dx = dy * weight * rstd */
     cn_work work;
+    /* Instead of a weight for each channel, one for each element, or NULL: with how rows are summed, and written (as in
+     * sum_rows and write_gradient_rows of channels_last_gradient.h). */
+    const element_weights *elements;
+    void (*element_sums)(const channels_last_gradient *g, column_sums s, const gradient_columns *p, size_t at,
+                         size_t stride, size_t rows, size_t cols);
+    void (*element_rows)(const channels_last_gradient *g, const gradient_columns *p, size_t at, size_t stride,
+                         size_t rows, size_t cols);
     column_plan plan;
     parameter_sums parameters;
     size_t block_samples, chunks, chunk; /* a row is cut into `chunks` parts of `chunk` columns */
     unsigned char *memory;               /* workspace, `slot_size` bytes for each sample in progress */
     size_t slot_size, slots;
-} channels_last_gradient;
+};
 
 /* The workspace of one sample: sums of all columns, what rounding took from them, and of one piece or each. */
 typedef struct {
@@ -89,6 +97,7 @@ static inline void repeat_columns(const channels_last_gradient *g, gradient_colu
         memcpy(p.weight + c, p.weight, n * sizeof(real));
         memcpy(p.slope + c, p.slope, n * sizeof(real));
         memcpy(p.offset + c, p.offset, n * sizeof(real));
+        memcpy(p.hat_lo + c, p.hat_lo, n * sizeof(real));
         memcpy(p.kept + c, p.kept, n);
     }
 }
@@ -221,6 +230,8 @@ static void careful_columns(const channels_last_gradient *g, size_t sample, grad
                        .rstd = s.columns.rstd[0],
                        .centred = true,
                        .dx = g->dx ? g->dx + at : NULL,
+                       .elements = g->elements,
+                       .at = at,
                        .weight_sums = s.total.gt,
                        .bias_sums = s.total.g};
     clear_columns(s.total, size);
@@ -245,6 +256,8 @@ static void finish_gradients(const channels_last_gradient *g, size_t sample, gra
         finish_single_channels(mine, count, n);
     if (!g->frozen && size > 1)
         finish_channel_groups(mine, count, n, size);
+    for (size_t c = 0; c < (g->elements ? n : 0); c++)
+        mine.columns.hat_lo[c] = (real)mine.total.t[c];
     for (size_t c = 0; c < (!g->frozen && keeps_any(&mine.columns, n) ? n : 0); c += size)
         if (mine.columns.kept[c])
             careful_columns(g, sample, slot_from(mine, c), first + c);

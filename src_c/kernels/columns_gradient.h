@@ -35,31 +35,33 @@ static inline column_sums sums_from(column_sums s, size_t first)
 
 /* What the output needs of each column. Kept: 1 where the careful way has written it already. */
 typedef struct {
-    real *mean, *rstd, *weight, *slope, *offset;
+    real *mean, *rstd, *weight, *slope, *offset, *hat_lo;
     unsigned char *kept;
 } gradient_columns;
 
 static inline size_t gradient_columns_size(size_t cols)
 {
-    return divide_up(cols * (5 * sizeof(real) + 1), sizeof(acc)) * sizeof(acc);
+    return divide_up(cols * (6 * sizeof(real) + 1), sizeof(acc)) * sizeof(acc);
 }
 
 static inline gradient_columns place_columns(void *memory, size_t cols)
 {
     real *r = memory;
-    return (gradient_columns){r, r + cols, r + 2 * cols, r + 3 * cols, r + 4 * cols, (unsigned char *)(r + 5 * cols)};
+    return (gradient_columns){
+        r, r + cols, r + 2 * cols, r + 3 * cols, r + 4 * cols, r + 5 * cols, (unsigned char *)(r + 6 * cols)};
 }
 
 static inline gradient_columns columns_from(gradient_columns p, size_t first)
 {
-    return (gradient_columns){p.mean + first,  p.rstd + first,   p.weight + first,
-                              p.slope + first, p.offset + first, p.kept + first};
+    return (gradient_columns){p.mean + first,   p.rstd + first,   p.weight + first, p.slope + first,
+                              p.offset + first, p.hat_lo + first, p.kept + first};
 }
 
 /* Four rows of one column. */
-CN_INLINE void four_rows(const real *dy, const real *x, size_t stride, real mean, real rstd, real *t, real *g, real *gt)
+CN_INLINE void four_rows(const real *dy, size_t dy_stride, const real *x, size_t stride, real mean, real rstd, real *t,
+                         real *g, real *gt)
 {
-    real d0 = dy[0], d1 = dy[stride], d2 = dy[2 * stride], d3 = dy[3 * stride];
+    real d0 = dy[0], d1 = dy[dy_stride], d2 = dy[2 * dy_stride], d3 = dy[3 * dy_stride];
     real t0 = (x[0] - mean) * rstd, t1 = (x[stride] - mean) * rstd;
     real t2 = (x[2 * stride] - mean) * rstd, t3 = (x[3 * stride] - mean) * rstd;
     *t = (t0 + t1) + (t2 + t3);
@@ -68,29 +70,29 @@ CN_INLINE void four_rows(const real *dy, const real *x, size_t stride, real mean
 }
 
 /* `far`: dy and x come from beyond this core's caches, and the next eight rows are fetched meanwhile. */
-static inline void tile_gradients(column_sums s, column_sums lost, const real *dy, const real *x, size_t stride,
-                                  size_t rows, size_t cols, const gradient_columns *p, bool far)
+static inline void tile_gradients(column_sums s, column_sums lost, const real *dy, size_t dy_stride, const real *x,
+                                  size_t stride, size_t rows, size_t cols, const gradient_columns *p, bool far)
 {
     const real *mean = p->mean, *rstd = p->rstd;
     size_t r = 0;
     for (; r + 8 <= rows; r += 8) {
-        const real *d = dy + r * stride, *v = x + r * stride;
+        const real *d = dy + r * dy_stride, *v = x + r * stride;
         for (size_t k = 0; far && k < 8; k++) {
-            fetch_far(d + k * stride, cols, 8 * stride);
+            fetch_far(d + k * dy_stride, cols, 8 * dy_stride);
             fetch_far(v + k * stride, cols, 8 * stride);
         }
 #pragma omp simd
         for (size_t c = 0; c < cols; c++) {
             real t0, g0, gt0, t4, g4, gt4;
-            four_rows(d + c, v + c, stride, mean[c], rstd[c], &t0, &g0, &gt0);
-            four_rows(d + 4 * stride + c, v + 4 * stride + c, stride, mean[c], rstd[c], &t4, &g4, &gt4);
+            four_rows(d + c, dy_stride, v + c, stride, mean[c], rstd[c], &t0, &g0, &gt0);
+            four_rows(d + 4 * dy_stride + c, dy_stride, v + 4 * stride + c, stride, mean[c], rstd[c], &t4, &g4, &gt4);
             add_to(&s.t[c], &lost.t[c], (acc)(t0 + t4));
             add_to(&s.g[c], &lost.g[c], (acc)(g0 + g4));
             add_to(&s.gt[c], &lost.gt[c], (acc)(gt0 + gt4));
         }
     }
     for (; r < rows; r++) {
-        const real *d = dy + r * stride, *v = x + r * stride;
+        const real *d = dy + r * dy_stride, *v = x + r * stride;
 #pragma omp simd
         for (size_t c = 0; c < cols; c++) {
             real t = (v[c] - mean[c]) * rstd[c];
@@ -100,11 +102,6 @@ static inline void tile_gradients(column_sums s, column_sums lost, const real *d
         }
     }
 }
-
-/* False where t is so small that it may have lost digits, which the sums tell: an eps far above the squares of x. */
-#define HAT_MIN (REAL_MIN * 0x1p+10)
-
-static inline bool hats_are_normal(acc g, acc gt) { return gt == 0 || fabs(gt) >= HAT_MIN * fabs(g); }
 
 /* Sums below this, or of terms below this, may have lost digits of their terms. */
 #define TERM_MIN (REAL_MIN * 0x1p+30)
@@ -163,7 +160,7 @@ CN_NOINLINE static void sum_columns(column_sums s, const real *dy, const real *x
         gradient_columns q = columns_from(*p, c);
         if (sizeof(real) == sizeof(acc))
             clear_columns(lost, n);
-        tile_gradients(sums_from(s, c), lost, dy + c, x + c, stride, rows, n, &q, far);
+        tile_gradients(sums_from(s, c), lost, dy + c, stride, x + c, stride, rows, n, &q, far);
         if (sizeof(real) == sizeof(acc))
             settle_columns(sums_from(s, c), lost, n);
         check_silent_columns(sums_from(s, c), dy + c, stride, rows, n);

@@ -55,6 +55,11 @@ static inline bool gradient_is_fast(acc rstd, acc t, acc average, acc slope)
     return spread & (fabs(t) <= AVERAGE_MAX) & (a <= AVERAGE_MAX) & (b <= AVERAGE_MAX) & large_enough;
 }
 
+/* False where t is so small that it may have lost digits, which the sums tell: an eps far above the squares of x. */
+#define HAT_MIN (REAL_MIN * 0x1p+10)
+
+static inline bool hats_are_normal(acc g, acc gt) { return gt == 0 || fabs(gt) >= HAT_MIN * fabs(g); }
+
 static inline bool all_zero(const real *dy, size_t n)
 {
     int any = 0;
@@ -94,18 +99,18 @@ typedef struct {
     acc t[LANES], g[LANES], gt[LANES], t_lost[LANES], g_lost[LANES], gt_lost[LANES];
 } gradient_lanes;
 
-/* The numbers a run is taken with. `weighted` (the run has weights of its own), `centred` (there is a mean; without one,
- * `offset` is added to the weight) are constants. */
+/* The numbers a run is taken with. `weighted` (the run has weights of its own), `shifted` (to which `offset` is added),
+ * `centred` (there is a mean) are constants. */
 typedef struct {
     real mean, rstd, offset;
-    bool weighted, centred;
+    bool weighted, shifted, centred;
 } run_constants;
 
 CN_INLINE real run_t(real x, run_constants c) { return c.centred ? (x - c.mean) * c.rstd : x * c.rstd; }
 
 CN_INLINE real run_g(const real *dy, const real *weight, size_t i, run_constants c)
 {
-    return !c.weighted ? dy[i] : c.centred ? dy[i] * weight[i] : dy[i] * (c.offset + weight[i]);
+    return !c.weighted ? dy[i] : c.shifted ? dy[i] * (c.offset + weight[i]) : dy[i] * weight[i];
 }
 
 /* One vector joins the lanes. */

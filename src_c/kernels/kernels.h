@@ -2,6 +2,7 @@
 #ifndef CN_KERNELS_H
 #define CN_KERNELS_H
 
+#include "../cnorm.h"
 #include "../parallel.h"
 #include "level.h"
 
@@ -82,5 +83,25 @@ size_t CN(ada_layer_norm_backward_workspace)(size_t batch, size_t rows, size_t c
 void CN(ada_layer_norm_backward)(real *dx, real *dscale, real *dshift, const real *dy, const real *x, const real *mean,
                                  const real *rstd, const real *scale, size_t batch, size_t rows, size_t cols,
                                  cn_work work, void *workspace);
+size_t CN(spade_workspace)(size_t batch, size_t channels, size_t spatial, size_t groups, bool last);
+void CN(spade_forward)(real *y, real *mean, real *rstd, real *running_mean, real *running_var, const real *x,
+                       const real *gamma, cnorm_strides gamma_strides, const real *beta, cnorm_strides beta_strides,
+                       size_t batch, size_t channels, size_t spatial, size_t groups, double eps, double gamma_offset,
+                       double momentum, bool unbiased, bool last, cn_work work, void *workspace);
+
+size_t CN(spade_inference_workspace)(size_t channels);
+void CN(spade_inference)(real *y, const real *x, const real *mean, const real *var, const real *gamma,
+                         cnorm_strides gamma_strides, const real *beta, cnorm_strides beta_strides, size_t batch,
+                         size_t channels, size_t spatial, double eps, double gamma_offset, bool last, cn_work work,
+                         void *workspace);
+
+size_t CN(spade_backward_workspace)(size_t batch, size_t channels, size_t spatial, size_t groups, bool last);
+void CN(spade_backward)(real *dx, real *dgamma, real *dbeta, const real *dy, const real *x, const real *mean,
+                        const real *rstd, const real *gamma, cnorm_strides strides, size_t batch, size_t channels,
+                        size_t spatial, size_t groups, double gamma_offset, bool last, cn_work work, void *workspace);
+
+void CN(spade_inference_backward)(real *dx, real *dgamma, real *dbeta, const real *dy, const real *x, const real *mean,
+                                  const real *rstd, const real *gamma, cnorm_strides strides, size_t batch,
+                                  size_t channels, size_t spatial, double gamma_offset, bool last, cn_work work);
 
 #endif

@@ -14,7 +14,7 @@ static void add(const rows_gradient *g, gradient_lanes *sums, size_t row, size_t
     const real *dy = g->dy + row * g->cols + first, *x = g->x + row * g->cols + first;
     if (g->weight)
         add_run(sums, dy, x, g->weight + first, n,
-                (run_constants){.rstd = g->rstd[row], .offset = g->offset, .weighted = true});
+                (run_constants){.rstd = g->rstd[row], .offset = g->offset, .weighted = true, .shifted = true});
     else
         add_run(sums, dy, x, NULL, n, (run_constants){.rstd = g->rstd[row], .offset = 0});
 }

@@ -34,4 +34,11 @@ const CN_TABLE CN(table) = {
     .ada_layer_norm_forward = CN(ada_layer_norm_forward),
     .ada_layer_norm_backward_workspace = CN(ada_layer_norm_backward_workspace),
     .ada_layer_norm_backward = CN(ada_layer_norm_backward),
+    .spade_workspace = CN(spade_workspace),
+    .spade_forward = CN(spade_forward),
+    .spade_inference_workspace = CN(spade_inference_workspace),
+    .spade_inference = CN(spade_inference),
+    .spade_backward_workspace = CN(spade_backward_workspace),
+    .spade_backward = CN(spade_backward),
+    .spade_inference_backward = CN(spade_inference_backward),
 };

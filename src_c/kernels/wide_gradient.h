@@ -11,6 +11,7 @@
 #define CN_WIDE_GRADIENT_H
 
 #include "gradient.h"
+#include "modulation.h"
 #include "wide.h"
 
 typedef struct {
@@ -19,14 +20,20 @@ typedef struct {
     real offset, mean, rstd; /* the mean is taken from x again; the saved one tells a NaN group */
     bool centred;
     real *dx; /* or NULL */
+    /* Of a group whose elements have weights of their own: those, and where the group begins. Else NULL */
+    const element_weights *elements;
+    size_t at;
     /* Of each parameter sum(dy * hat) and sum(dy), added to, and what rounding took from them, or NULL. */
     acc *weight_sums, *bias_sums, *weight_lost, *bias_lost;
 } wide_gradient;
 
 static inline size_t wide_parameter(const wide_gradient *w, size_t i) { return i / w->shape.divide % w->shape.modulus; }
 
-static acc wide_weight(const wide_gradient *w, size_t p)
+static acc wide_weight(const wide_gradient *w, size_t i)
 {
+    size_t p = wide_parameter(w, i);
+    if (w->elements)
+        return element_weight(w->elements, w->at + wide_at(&w->shape, i));
     return !w->weight ? 1 : w->centred ? (acc)w->weight[p] : (acc)(real)(w->offset + w->weight[p]);
 }
 
@@ -53,7 +60,7 @@ CN_NOINLINE static void wide_backward(const wide_gradient *w)
     wide_scale scale = scale_of_hat(w->rstd, &s);
     acc count = (acc)shape->count, most_dy = 0, most_weight = 0;
     for (size_t i = 0; i < shape->count; i++) {
-        acc a = fabs((acc)w->dy[wide_at(shape, i)]), b = fabs(wide_weight(w, wide_parameter(w, i)));
+        acc a = fabs((acc)w->dy[wide_at(shape, i)]), b = fabs(wide_weight(w, i));
         most_dy = a > most_dy ? a : most_dy;
         most_weight = b > most_weight ? b : most_weight;
     }
@@ -63,7 +70,11 @@ CN_NOINLINE static void wide_backward(const wide_gradient *w)
     for (size_t i = 0; i < shape->count; i++) {
         size_t at = wide_at(shape, i), p = wide_parameter(w, i);
         acc hat = wide_hat(&s, &scale, w->x[at]);
-        acc g = ldexp((acc)w->dy[at], -dy_exponent) * ldexp(wide_weight(w, p), -weight_exponent);
+        acc g = ldexp((acc)w->dy[at], -dy_exponent) * ldexp(wide_weight(w, i), -weight_exponent);
+        if (w->elements && w->elements->dgamma)
+            w->elements->dgamma[w->at + at] = (real)((acc)w->dy[at] * hat);
+        if (w->elements && w->elements->dbeta)
+            w->elements->dbeta[w->at + at] = w->dy[at];
         g_lost += two_sum(&g_sum, g);
         gt_lost += two_sum(&gt_sum, g * hat);
         wide_add(w->weight_sums, w->weight_lost, p, (acc)w->dy[at] * hat);
@@ -76,7 +87,7 @@ CN_NOINLINE static void wide_backward(const wide_gradient *w)
     for (size_t i = 0; w->dx && i < shape->count; i++) {
         size_t at = wide_at(shape, i);
         acc hat = wide_hat(&s, &scale, w->x[at]);
-        acc g = ldexp((acc)w->dy[at], -dy_exponent) * ldexp(wide_weight(w, wide_parameter(w, i)), -weight_exponent);
+        acc g = ldexp((acc)w->dy[at], -dy_exponent) * ldexp(wide_weight(w, i), -weight_exponent);
         acc value = spanned ? 0 : (g - average) - hat * slope;
         w->dx[at] = (real)ldexp((value + nothing) * scale.rstd, back);
     }

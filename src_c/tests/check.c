@@ -3,6 +3,8 @@
  * check_kernels.c and check_backward.c, compiled once per dtype, do the comparing, check_backward_errors.c has the
  * errors of the backward functions, and check_adaptive.c all about AdaIN and adaptive layer norm; this file has the
  * errors of the others, the report and the status.
+ * check_kernels.c, check_backward.c and check_spade.c, compiled once per dtype, do the comparing, and check_backward_errors.c has the
+ * errors of the backward functions; this file has those of the others, the report and the status.
  */
 #include "check.h"
 #include "cnorm.h"
@@ -71,6 +73,15 @@ static void check_errors(void)
     expect(
         cnorm_batch_norm_inference_f32(y, x, NULL, var, NULL, NULL, 2, 4, 1, 0, CNORM_CHANNELS_FIRST, workspace, size),
         CNORM_ERROR_NULL, "inference without a mean");
+    expect(cnorm_spade_inference_f32(y, x, mean, var, x, (cnorm_strides){8, 2, 2}, x, (cnorm_strides){0}, 1, 4, 2, 0, 1,
+                                     CNORM_CHANNELS_FIRST, workspace, size),
+           CNORM_ERROR_VALUE, "gamma with gaps");
+    expect(cnorm_spade_inference_f32(y, x, mean, var, x, (cnorm_strides){0}, y, (cnorm_strides){0}, 1, 4, 2, 0, 1,
+                                     CNORM_CHANNELS_FIRST, workspace, size),
+           CNORM_ERROR_OVERLAP, "y overlaps beta");
+    expect(cnorm_spade_backward_f32(y, y, NULL, x, x, mean, var, x, (cnorm_strides){0}, 1, 4, 2, 0, 1, 1,
+                                    CNORM_CHANNELS_FIRST, workspace, size),
+           CNORM_ERROR_OVERLAP, "dgamma is dx");
     expect(cnorm_set_isa("sse9"), CNORM_ERROR_ISA, "unknown level");
     expect(cnorm_set_num_threads(0), CNORM_ERROR_VALUE, "no threads");
     expect(cnorm_layer_norm_forward_f32(NULL, NULL, NULL, NULL, NULL, NULL, 0, 4, 0, NULL, 0), CNORM_OK, "empty");
@@ -101,6 +112,8 @@ int main(void)
     report("backward", f32, f64);
     f32 = check_adaptive_f32(), f64 = check_adaptive_f64();
     report("adaptive", f32, f64);
+    f32 = check_spade_f32(), f64 = check_spade_f64();
+    report("spade", f32, f64);
     printf("%s: %d failures\n", failures ? "FAIL" : "PASS", failures);
     return failures != 0;
 }
