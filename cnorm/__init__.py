@@ -15,6 +15,7 @@ from cnorm.layers import (
     InstanceNorm3d,
     LayerNorm,
     RMSNorm,
+    SyncBatchNorm,
 )
 from cnorm.ops.batch_norm import batch_norm
 from cnorm.ops.batch_norm_backward import batch_norm_backward
@@ -26,6 +27,8 @@ from cnorm.ops.layer_norm import layer_norm
 from cnorm.ops.layer_norm_backward import layer_norm_backward
 from cnorm.ops.rms_norm import rms_norm
 from cnorm.ops.rms_norm_backward import rms_norm_backward
+from cnorm.ops.sync_batch_norm import sync_batch_norm
+from cnorm.ops.sync_batch_norm_backward import sync_batch_norm_backward
 
 __all__ = [
     "BatchNorm1d",
@@ -38,6 +41,7 @@ __all__ = [
     "InstanceNorm3d",
     "LayerNorm",
     "RMSNorm",
+    "SyncBatchNorm",
     "__version__",
     "backend",
     "batch_norm",
@@ -59,4 +63,6 @@ __all__ = [
     "set_isa",
     "set_num_threads",
     "show_config",
+    "sync_batch_norm",
+    "sync_batch_norm_backward",
 ]

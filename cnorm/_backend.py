@@ -193,6 +193,60 @@ class Kernels(Protocol):
     ) -> None:
         """Gradients of `batch_norm_training` or, without `training`, `batch_norm_inference`."""
 
+    def sync_batch_norm_moments(self, x: Array, eps: float, channels_last: bool, moments: Array, /) -> None:
+        """Moments (5, channels), float64: mean and M2 in two words each, of ``x / 2**k``, and k."""
+
+    def sync_batch_norm_merge(
+        self,
+        counts: Array,
+        moments: Array,
+        eps: float,
+        merged: Array,
+        mean: Array,
+        rstd: Array,
+        running_mean: Array | None,
+        running_var: Array | None,
+        momentum: float,
+        unbiased: bool,
+        /,
+    ) -> None:
+        """Counts (ranks,), not all 0, and moments (ranks, 5, channels) to statistics and `merged` (5, channels)."""
+
+    def sync_batch_norm_apply(
+        self,
+        x: Array,
+        merged: Array,
+        weight: Array | None,
+        bias: Array | None,
+        channels_last: bool,
+        y: Array,
+        /,
+    ) -> None:
+        """Normalise by merged statistics."""
+
+    def sync_batch_norm_backward_sums(
+        self, dy: Array, x: Array, mean: Array, rstd: Array, channels_last: bool, sums: Array, /
+    ) -> None:
+        """Sums (8, channels), float64, which `sync_batch_norm_backward_apply` takes of all ranks."""
+
+    def sync_batch_norm_backward_apply(
+        self,
+        dy: Array,
+        x: Array,
+        mean: Array,
+        rstd: Array,
+        weight: Array | None,
+        own: Array,
+        counts: Array,
+        sums: Array,
+        channels_last: bool,
+        dx: Array | None,
+        dweight: Array | None,
+        dbias: Array | None,
+        /,
+    ) -> None:
+        """Gradients from this rank's `own` sums and from all (ranks, 8, channels); counts (ranks,)."""
+
 
 def _load() -> tuple[Any, str]:
     """Return the native module, or None and the reason why the NumPy backend is in use."""

@@ -10,6 +10,15 @@ from cnorm.fallback.layer_norm import layer_norm
 from cnorm.fallback.layer_norm_backward import layer_norm_backward
 from cnorm.fallback.rms_norm import rms_norm
 from cnorm.fallback.rms_norm_backward import rms_norm_backward
+from cnorm.fallback.sync_batch_norm import (
+    sync_batch_norm_apply,
+    sync_batch_norm_merge,
+    sync_batch_norm_moments,
+)
+from cnorm.fallback.sync_batch_norm_backward import (
+    sync_batch_norm_backward_apply,
+    sync_batch_norm_backward_sums,
+)
 
 __all__ = [
     "batch_norm_backward",
@@ -23,4 +32,9 @@ __all__ = [
     "layer_norm_backward",
     "rms_norm",
     "rms_norm_backward",
+    "sync_batch_norm_apply",
+    "sync_batch_norm_backward_apply",
+    "sync_batch_norm_backward_sums",
+    "sync_batch_norm_merge",
+    "sync_batch_norm_moments",
 ]

@@ -26,4 +26,13 @@ const CN_TABLE CN(table) = {
     .batch_norm_backward_workspace = CN(batch_norm_backward_workspace),
     .batch_norm_backward = CN(batch_norm_backward),
     .copy = CN(copy),
+    .sync_batch_norm_moments_workspace = CN(sync_batch_norm_moments_workspace),
+    .sync_batch_norm_moments = CN(sync_batch_norm_moments),
+    .sync_batch_norm_merge = CN(sync_batch_norm_merge),
+    .sync_batch_norm_apply_workspace = CN(sync_batch_norm_apply_workspace),
+    .sync_batch_norm_apply = CN(sync_batch_norm_apply),
+    .sync_batch_norm_backward_sums_workspace = CN(sync_batch_norm_backward_sums_workspace),
+    .sync_batch_norm_backward_sums = CN(sync_batch_norm_backward_sums),
+    .sync_batch_norm_backward_apply_workspace = CN(sync_batch_norm_backward_apply_workspace),
+    .sync_batch_norm_backward_apply = CN(sync_batch_norm_backward_apply),
 };

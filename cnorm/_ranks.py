@@ -1,0 +1,91 @@
+"""What processes (ranks) exchange to normalise over all their values: one communication, and what may be wrong with it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+FORWARD, BACKWARD = 1, 2
+_FUNCTIONS = {FORWARD: "sync_batch_norm", BACKWARD: "sync_batch_norm_backward"}
+_HEADER = 4  # function, values of a channel, channels, bytes of the dtype computed in
+_LEAST = 1024  # words of a message
+
+
+class Communicator(Protocol):
+    """What is used of an mpi4py communicator, on NumPy buffers."""
+
+    def Get_size(self) -> int:
+        """Return the number of ranks."""
+
+    def Allgather(self, sendbuf: Array, recvbuf: Array, /) -> Any:
+        """Put the buffer of each rank into row after row of `recvbuf`, on all ranks."""
+
+
+class Gathered(NamedTuple):
+    """What all ranks have sent, in rank order.
+
+    Attributes
+    ----------
+    counts : array of float64, shape (ranks,)
+        Values of a channel.
+    rows : array of float64, shape (ranks, n, channels)
+        The numbers of the channels.
+    """
+
+    counts: Array
+    rows: Array
+
+
+def communicator(comm: Any) -> Communicator:
+    """Check that `comm` has the methods that are used."""
+    for method in Communicator.__dict__:
+        if method[0].isupper() and not callable(getattr(comm, method, None)):
+            raise TypeError(
+                f"comm: expected an mpi4py communicator, or Get_size and Allgather as it has them, "
+                f"got {type(comm).__name__}"
+            )
+    result: Communicator = comm
+    return result
+
+
+def gather(comm: Communicator, function: int, count: int, own: Array, dtype: np.dtype[Any]) -> Gathered:
+    """Exchange the numbers of channels `own` (n, channels), float64, which belong to `count` values each.
+
+    Messages are padded to a power of two of words, at least 8 KiB: calls of ranks that do not fit together
+    have messages of one size then, unless they are far from fitting, and each rank sees what is wrong. Of
+    messages of two sizes MPI itself says that one was truncated, or ends the job.
+    """
+    message = np.zeros(max(_LEAST, 1 << (_HEADER + own.size - 1).bit_length()))
+    message[:_HEADER] = function, count, own.shape[1], dtype.itemsize
+    message[_HEADER : _HEADER + own.size] = own.reshape(-1)
+    gathered = np.zeros((comm.Get_size(), message.size))
+    try:
+        comm.Allgather(message, gathered)
+    except Exception as error:
+        if "truncated" not in str(error).lower():
+            raise
+        raise ValueError(
+            f"comm: expected matching calls on all ranks, got a message of another size than that of "
+            f"{own.shape[1]} channels: {error}"
+        ) from error
+    _check_headers(gathered[:, :_HEADER].astype(np.int64))
+    rows = gathered[:, _HEADER : _HEADER + own.size].reshape(-1, *own.shape)
+    return Gathered(gathered[:, 1].copy(), np.ascontiguousarray(rows))
+
+
+def _check_headers(headers: Array) -> None:
+    """Refuse calls that differ: on every rank, as all have the same headers."""
+    if (headers == headers[0])[:, [0, 2, 3]].all():
+        return
+    functions, _, channels, itemsizes = headers.T.tolist()
+    for name, what, values in (
+        ("comm", "a call of the same function", [_FUNCTIONS.get(f, "another function") for f in functions]),
+        ("x", "the same number of channels", channels),
+        ("x", "one dtype to compute in", [f"float{8 * size}" for size in itemsizes]),
+    ):
+        if len(set(values)) > 1:
+            raise ValueError(f"{name}: expected {what} on all ranks, got {values} by rank")
