@@ -194,7 +194,7 @@ class Kernels(Protocol):
         """Gradients of `batch_norm_training` or, without `training`, `batch_norm_inference`."""
 
     def sync_batch_norm_moments(self, x: Array, eps: float, channels_last: bool, moments: Array, /) -> None:
-        """Moments (5, channels), float64: mean and M2 in two words each, of ``x / 2**k``, and k."""
+        """Take moments (5, channels), float64: mean and M2 in two words each, of ``x / 2**k``, and k."""
 
     def sync_batch_norm_merge(
         self,
@@ -210,7 +210,7 @@ class Kernels(Protocol):
         unbiased: bool,
         /,
     ) -> None:
-        """Counts (ranks,), not all 0, and moments (ranks, 5, channels) to statistics and `merged` (5, channels)."""
+        """Merge moments (ranks, 5, channels) of counts (ranks,), not all 0, into `merged` (5, channels)."""
 
     def sync_batch_norm_apply(
         self,
@@ -227,7 +227,7 @@ class Kernels(Protocol):
     def sync_batch_norm_backward_sums(
         self, dy: Array, x: Array, mean: Array, rstd: Array, channels_last: bool, sums: Array, /
     ) -> None:
-        """Sums (8, channels), float64, which `sync_batch_norm_backward_apply` takes of all ranks."""
+        """Take the sums (8, channels), float64, that `sync_batch_norm_backward_apply` needs of all ranks."""
 
     def sync_batch_norm_backward_apply(
         self,

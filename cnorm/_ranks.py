@@ -1,4 +1,4 @@
-"""What processes (ranks) exchange to normalise over all their values: one communication, and what may be wrong with it."""
+"""What processes (ranks) exchange to normalise over all their values, and what may be wrong with it."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def gather(comm: Communicator, function: int, count: int, own: Array, dtype: np.
             f"{own.shape[1]} channels: {error}"
         ) from error
     _check_headers(gathered[:, :_HEADER].astype(np.int64))
-    rows = gathered[:, _HEADER : _HEADER + own.size].reshape(-1, *own.shape)
+    rows = gathered[:, _HEADER : _HEADER + own.size].reshape(len(gathered), *own.shape)
     return Gathered(gathered[:, 1].copy(), np.ascontiguousarray(rows))
 
 

@@ -57,9 +57,7 @@ def sync_batch_norm_merge(
     mean[:] = centre
     rstd[:] = np.where(var == 0, 1 / math.sqrt(eps) if eps else 0.0, np.ldexp(1 / std, -k))
     update_running(running_mean, centre, momentum)
-    update_running(
-        running_var, np.ldexp(var * (total / (total - 1) if unbiased else 1.0), 2 * k), momentum
-    )
+    update_running(running_var, np.ldexp(var * (total / (total - 1) if unbiased else 1.0), 2 * k), momentum)
 
 
 @np.errstate(all="ignore")

@@ -14,7 +14,10 @@ _NONE = -5_000  # exponents below this are those of zeros
 
 
 class _Scale(NamedTuple):
-    """``t = (x - mean) * factor * 2**exponent``, each (channels, 1): rstd, or where it is no normal number, 1."""
+    """``t = (x - mean) * factor * 2**exponent``, each (channels, 1).
+
+    The factor is rstd, or 1 where that is no normal number.
+    """
 
     mean: Array
     factor: Array
@@ -49,7 +52,7 @@ def _rows(array: Array, channels_last: bool) -> Array:
 def sync_batch_norm_backward_sums(
     dy: Array, x: Array, mean: Array, rstd: Array, channels_last: bool, sums: Array
 ) -> None:
-    """By channel: sums of t, dy, ``dy * t`` in two words, and of ``t * t``; dy is divided by ``2**k``; and k."""
+    """By channel: sums of t, dy, ``dy * t`` in two words, and of ``t * t``, with ``dy / 2**k``; and k."""
     t = _hats(_rows(x, channels_last), _scale(mean, rstd))
     g, k = parts(_rows(dy, channels_last)).by_row()
     zero = np.zeros((t.shape[0], 1))
@@ -71,7 +74,7 @@ def sync_batch_norm_backward_apply(
     dweight: Array | None,
     dbias: Array | None,
 ) -> None:
-    """``rstd * weight * (dy - average(dy) - hat * average(dy * hat))`` with averages over the values of all ranks."""
+    """``rstd * weight * (dy - average(dy) - hat * average(dy * hat))``, averages over all ranks' values."""
     total = counts.sum()
     exponents = sums[:, 7].astype(np.int64)
     k = exponents.max(axis=0)

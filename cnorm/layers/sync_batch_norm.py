@@ -70,8 +70,8 @@ class SyncBatchNorm(BatchNorm):
     Notes
     -----
     Calls in training, and their `backward`, are collective: all ranks make them, in the same order, also
-    with an empty batch. Arguments, names and defaults are those of ``torch.nn.SyncBatchNorm``, with `comm` for
-    its process group.
+    with an empty batch. Arguments, names and defaults are those of ``torch.nn.SyncBatchNorm``, with `comm`
+    for its process group.
 
     Examples
     --------

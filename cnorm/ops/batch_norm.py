@@ -153,7 +153,7 @@ def batch_norm(
     x, dtype, axis, y, running = call.x, call.dtype, call.axis, call.y, call.running
     eps, momentum, scale, shift, channels = call.eps, call.momentum, call.weight, call.bias, call.channels
     if training:
-        _arguments.several_values(call.count, "channel")
+        _arguments.several_values(call.values, "channel")
 
     mean = np.zeros(channels, dtype) if return_stats else None
     rstd = np.zeros(channels, dtype) if return_stats else None
@@ -189,7 +189,7 @@ class Call(NamedTuple):
         return self.x.shape[self.axis]
 
     @property
-    def count(self) -> int:
+    def values(self) -> int:
         """The number of values of a channel."""
         return math.prod(self.x.shape[: self.axis] + self.x.shape[self.axis + 1 :])
 

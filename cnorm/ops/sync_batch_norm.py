@@ -174,9 +174,9 @@ def sync_batch_norm(
     if comm is not None:
         _ranks.communicator(comm)
     if comm is None or not training:
-        settings: dict[str, Any] = {"axis": axis, "unbiased": unbiased, "out": out, "return_stats": return_stats}
+        rest: Any = {"axis": axis, "unbiased": unbiased, "out": out, "return_stats": return_stats}
         alone: Array | tuple[Array, Array, Array] = batch_norm(
-            x, running_mean, running_var, weight, bias, training, momentum, eps, **settings
+            x, running_mean, running_var, weight, bias, training, momentum, eps, **rest
         )
         return alone
     call = check_call(x, running_mean, running_var, weight, bias, True, momentum, eps, axis, out)
@@ -186,33 +186,41 @@ def sync_batch_norm(
 
 
 class Statistics(NamedTuple):
-    """Those of the values of all ranks, of which a channel has `count`."""
+    """Those of the ranks' values, and how many of these a channel has."""
 
     mean: Array
     rstd: Array
-    count: int
+    values: int
 
 
 def normalize_over_ranks(call: Call, comm: Communicator, unbiased: bool) -> Statistics:
     """Do a checked call in training: write y and the running statistics."""
     form = _layouts.channel_form(call.x, call.axis, pooled=True)
     moments = _moments(call, form)
-    gathered = _ranks.gather(comm, _ranks.FORWARD, call.count, moments, call.dtype)
-    count = int(gathered.counts.sum())
-    _arguments.several_values(count, "channel over all ranks")
+    counts, every = _ranks.gather(comm, _ranks.FORWARD, call.values, moments, call.dtype)
+    values = int(counts.sum())
+    _arguments.several_values(values, "channel over all ranks")
     mean, rstd = np.zeros((2, call.channels), call.dtype)
-    if count == 0:
-        return Statistics(mean, rstd, count)
+    if values == 0:
+        return Statistics(mean, rstd, values)
 
     merged = np.empty_like(moments)
-    known = (None, None)
-    if call.running is not None:
-        known = _running.compact(call.running, call.dtype)
+    running = call.running if call.momentum else None
+    running_mean, running_var = (None, None) if running is None else _running.compact(running, call.dtype)
     _backend.active.sync_batch_norm_merge(
-        *gathered, call.eps, merged, mean, rstd, *known, call.momentum, unbiased
+        counts,
+        every,
+        call.eps,
+        merged,
+        mean,
+        rstd,
+        running_mean,
+        running_var,
+        call.momentum,
+        unbiased,
     )
-    if call.running is not None and call.momentum:
-        _running.store(call.running, known)
+    if running is not None and running_mean is not None and running_var is not None:
+        _running.store(running, (running_mean, running_var))
 
     def kernel(xt: Array, yt: Array, _: slice, some: slice) -> None:
         part = merged if some == slice(0, call.channels) else merged[:, some].copy()
@@ -221,7 +229,7 @@ def normalize_over_ranks(call: Call, comm: Communicator, unbiased: bool) -> Stat
 
     if call.x.size:
         _layouts.run_channels((call.x,), call.y, form, call.dtype, kernel, "elements")
-    return Statistics(mean, rstd, count)
+    return Statistics(mean, rstd, values)
 
 
 def _moments(call: Call, form: _layouts.ChannelForm) -> Array:

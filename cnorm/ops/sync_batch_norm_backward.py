@@ -82,7 +82,8 @@ def sync_batch_norm_backward(
         Named tuple ``(x, weight, bias)``, None where not needed. ``x`` has the shape, dtype and memory order
         of the argument `x`; it is `out` if that was given. ``weight`` and ``bias`` have shape (channels,) and
         the dtype computed in: float64 for float64, else float32; they are 0 for an empty batch. In training,
-        a channel with a non-finite value on any rank gives NaN on all.
+        a channel with a non-finite value on any rank gives NaN on all, but one in `dy` alone leaves the other
+        ranks' own sums as they are.
 
     Raises
     ------
@@ -122,7 +123,8 @@ def sync_batch_norm_backward(
     >>> x = np.array([[1, 10], [2, 20], [3, 30], [4, 40]], np.float32)
     >>> y, mean, rstd = cnorm.sync_batch_norm(x, training=True, comm=Alone(), return_stats=True)
     >>> dy = np.array([[1, 0], [0, 0], [0, 0], [0, 1]], np.float32)
-    >>> grads = cnorm.sync_batch_norm_backward(dy, x, mean, rstd, np.array([1, 100], np.float32), comm=Alone())
+    >>> weight = np.array([1, 100], np.float32)
+    >>> grads = cnorm.sync_batch_norm_backward(dy, x, mean, rstd, weight, comm=Alone())
     >>> grads.x.round(3)
     array([[ 0.268,  1.789],
            [-0.358, -0.894],
@@ -134,7 +136,9 @@ def sync_batch_norm_backward(
     if comm is not None:
         _ranks.communicator(comm)
     if comm is None or not training:
-        return batch_norm_backward(dy, x, mean, rstd, weight, training=training, axis=axis, need=need, out=out)
+        return batch_norm_backward(
+            dy, x, mean, rstd, weight, training=training, axis=axis, need=need, out=out
+        )
 
     x, dtype = _arguments.floating("x", x)
     dy = _arguments.incoming(dy, x)
