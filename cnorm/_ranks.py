@@ -12,7 +12,7 @@ Array = NDArray[Any]
 FORWARD, BACKWARD = 1, 2
 _FUNCTIONS = {FORWARD: "sync_batch_norm", BACKWARD: "sync_batch_norm_backward"}
 _HEADER = 4  # function, values of a channel, channels, bytes of the dtype computed in
-_LEAST = 1024  # words of a message
+_NUMBERS = 4096  # of the first message: those of 512 channels, backward
 
 
 class Communicator(Protocol):
@@ -55,26 +55,28 @@ def communicator(comm: Any) -> Communicator:
 def gather(comm: Communicator, function: int, count: int, own: Array, dtype: np.dtype[Any]) -> Gathered:
     """Exchange the numbers of channels `own` (n, channels), float64, which belong to `count` values each.
 
-    Messages are padded to a power of two of words, at least 8 KiB: calls of ranks that do not fit together
-    have messages of one size then, unless they are far from fitting, and each rank sees what is wrong. Of
-    messages of two sizes MPI itself says that one was truncated, or ends the job.
+    The first message has a fixed size, whatever the call: MPI takes messages of different sizes for an
+    error on some ranks, or waits for ever, while these let each rank see what is wrong. Numbers that do not
+    fit into it, of more than 819 channels forward or 512 backward, follow in a second one once the calls are
+    known to match.
     """
-    message = np.zeros(max(_LEAST, 1 << (_HEADER + own.size - 1).bit_length()))
+    numbers = own.reshape(-1)
+    first, rest = numbers[:_NUMBERS], numbers[_NUMBERS:]
+    message = np.zeros(_HEADER + _NUMBERS)
     message[:_HEADER] = function, count, own.shape[1], dtype.itemsize
-    message[_HEADER : _HEADER + own.size] = own.reshape(-1)
-    gathered = np.zeros((comm.Get_size(), message.size))
-    try:
-        comm.Allgather(message, gathered)
-    except Exception as error:
-        if "truncated" not in str(error).lower():
-            raise
-        raise ValueError(
-            f"comm: expected matching calls on all ranks, got a message of another size than that of "
-            f"{own.shape[1]} channels: {error}"
-        ) from error
+    message[_HEADER : _HEADER + first.size] = first
+    gathered = _allgather(comm, message)
     _check_headers(gathered[:, :_HEADER].astype(np.int64))
-    rows = gathered[:, _HEADER : _HEADER + own.size].reshape(len(gathered), *own.shape)
-    return Gathered(gathered[:, 1].copy(), np.ascontiguousarray(rows))
+    rows = gathered[:, _HEADER : _HEADER + first.size]
+    if rest.size:
+        rows = np.hstack([rows, _allgather(comm, rest)])
+    return Gathered(gathered[:, 1].copy(), np.ascontiguousarray(rows.reshape(len(rows), *own.shape)))
+
+
+def _allgather(comm: Communicator, message: Array) -> Array:
+    gathered = np.empty((comm.Get_size(), message.size))
+    comm.Allgather(message, gathered)
+    return gathered
 
 
 def _check_headers(headers: Array) -> None:

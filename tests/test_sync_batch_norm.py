@@ -268,20 +268,22 @@ def test_without_communicator_or_training_it_is_batch_norm(dtype: Any) -> None:
     assert world.exchanges == 0
 
 
-def test_one_exchange(dtype: Any) -> None:
-    def call(comm: Any) -> Any:
-        x = np.arange(6.0).reshape(2, 3).astype(dtype) * (comm.rank + 1)
-        return cnorm.sync_batch_norm(x, training=True, comm=comm)
+@pytest.mark.parametrize(("channels", "exchanges"), [(3, 1), (819, 1), (820, 2), (3000, 2)])
+def test_one_exchange_or_of_many_channels_two(channels: int, exchanges: int, dtype: Any) -> None:
+    x, eps = draw([2, 3], (channels,), dtype)
+    parts = ranks.split(x, [2, 3])
 
-    assert ranks.outcomes(3, call)[1].exchanges == 1
+    def call(comm: Any) -> Any:
+        return cnorm.sync_batch_norm(parts[comm.rank], training=True, eps=eps, comm=comm)
+
+    results, world = ranks.outcomes(2, call)
+    assert world.exchanges == exchanges
+    assert oracle.worst_units(np.concatenate(results), oracle.batch_norm(x, eps=eps)) <= UNITS
 
 
 MISMATCHES = {
     "channels": (lambda rank: np.ones((2, 3 + rank)), "x: expected the same number of channels"),
-    "many channels": (
-        lambda rank: np.ones((2, 150 + 500 * rank)),
-        "on all ranks, got a message of another|number",
-    ),
+    "many channels": (lambda rank: np.ones((2, 5 + 5000 * rank)), "x: expected the same number of channels"),
     "dtypes": (lambda rank: np.ones((2, 3), [np.float32, np.float64][rank % 2]), "x: expected one dtype"),
 }
 

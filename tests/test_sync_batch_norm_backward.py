@@ -215,15 +215,23 @@ def test_without_communicator_or_training_it_is_that_of_batch_norm(dtype: Any) -
     assert world.exchanges == 0
 
 
-def test_one_exchange_and_mismatches() -> None:
-    statistics = np.zeros(3), np.ones(3)
+@pytest.mark.parametrize(("channels", "exchanges"), [(3, 1), (512, 1), (513, 2), (3000, 2)])
+def test_one_exchange_or_of_many_channels_two(channels: int, exchanges: int, dtype: Any) -> None:
+    x, eps = draw([2, 3], (channels,), dtype)
+    dy = upstream(x)
+    xs, dys = ranks.split(x, [2, 3]), ranks.split(dy, [2, 3])
+    statistics = cnorm.batch_norm(x, training=True, eps=eps, return_stats=True)[1:]
 
     def call(comm: Any) -> Any:
-        x = np.ones((2, 3))
-        return cnorm.sync_batch_norm_backward(x, x, *statistics, comm=comm)
+        return cnorm.sync_batch_norm_backward(dys[comm.rank], xs[comm.rank], *statistics, comm=comm)
 
-    assert ranks.outcomes(3, call)[1].exchanges == 1
+    results, world = ranks.outcomes(2, call)
+    assert world.exchanges == exchanges
+    dx = np.concatenate([grads.x for grads in results])
+    assert gradient_oracle.units(dx, gradient_oracle.batch_norm(dy, x, None, eps).x) <= UNITS
 
+
+def test_a_mismatch_is_an_error_on_every_rank() -> None:
     def mismatch(comm: Any) -> Any:
         n = 3 - comm.rank
         return cnorm.sync_batch_norm_backward(

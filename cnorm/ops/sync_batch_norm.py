@@ -135,11 +135,11 @@ def sync_batch_norm(
 
     Notes
     -----
-    A call in training is collective, one ``Allgather`` of some 40 bytes per channel: all ranks of `comm` have
-    to make it, with the same `eps`. A rank that raises before the communication, as for arguments that are
-    wrong on this rank alone, or that is gone, leaves the others waiting in MPI, as in any collective call. A
-    program should end then on all ranks, which ``python -m mpi4py`` or ``comm.Abort()`` see to. Where the
-    numbers of channels are so far apart that messages have different sizes, MPI may end the job itself.
+    A call in training is collective, one ``Allgather`` of 32 KiB, and of more than 819 channels a second one,
+    of 40 bytes for each of the others: all ranks of `comm` have to make it, with the same `eps`. A rank that
+    raises before the communication, as for arguments that are wrong on this rank alone, or that is gone,
+    leaves the others waiting in MPI, as in any collective call. A program should end then on all ranks, which
+    ``python -m mpi4py`` or ``comm.Abort()`` see to.
 
     The ranks' counts, means and sums of squares are merged in rank order on each rank. So statistics do not
     depend on the order in which MPI would add, and they are as accurate as those of one process.

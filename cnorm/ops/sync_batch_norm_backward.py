@@ -102,8 +102,9 @@ def sync_batch_norm_backward(
 
     Notes
     -----
-    One ``Allgather`` of some 64 bytes per channel in training, whatever is needed. The ranks' sums are added
-    in rank order on each rank, whatever the order in which MPI would add.
+    One ``Allgather`` of 32 KiB in training, whatever is needed, and of more than 512 channels a second one,
+    of 64 bytes for each of the others. The ranks' sums are added in rank order on each rank, whatever the
+    order in which MPI would add.
 
     References
     ----------
