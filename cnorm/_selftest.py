@@ -146,6 +146,48 @@ def _run_inference(x: Array, w: Array, b: Array, eps: float, axis: int) -> Array
     return cnorm.batch_norm(x, *running_statistics(x, axis), w, b, eps=eps, axis=axis)
 
 
+class Replay:
+    """A communicator of ranks that run one after the other, twice: first to record what each one sends."""
+
+    def __init__(self, sent: list[Array], rank: int) -> None:
+        self.sent = sent
+        self.rank = rank
+
+    def Get_size(self) -> int:
+        """Return the number of ranks."""
+        return len(self.sent)
+
+    def Allgather(self, sendbuf: Array, recvbuf: Array) -> None:
+        """Give out what is known of the ranks."""
+        self.sent[self.rank] = sendbuf.copy()
+        for row, sent in zip(recvbuf, self.sent, strict=True):
+            row[:] = sent if sent.size else sendbuf
+
+
+def on_ranks(parts: int, call: Callable[[int, Replay], Any]) -> list[Any]:
+    """Call for each rank with a communicator, and return what comes of the messages of all."""
+    sent = [np.empty(0)] * parts
+    for rank in range(parts):
+        call(rank, Replay(sent, rank))
+    return [call(rank, Replay(sent, rank)) for rank in range(parts)]
+
+
+def two_parts(x: Array) -> list[Array]:
+    """Cut the samples into those of two ranks: a third, and the rest."""
+    return np.split(x, [len(x) // 3])
+
+
+def _run_two_ranks(x: Array, w: Array, b: Array, eps: float, axis: int) -> Array:
+    parts = two_parts(x)
+    ys = on_ranks(
+        2,
+        lambda rank, comm: cnorm.sync_batch_norm(
+            parts[rank], weight=w, bias=b, training=True, eps=eps, axis=axis, comm=comm
+        ),
+    )
+    return np.concatenate(ys)
+
+
 def along(parameter: Array, x: Array, axis: int) -> Array:
     """Shape a parameter (channels,) to broadcast against `x`."""
     return parameter.reshape([-1 if i == axis else 1 for i in range(x.ndim)])
@@ -184,6 +226,7 @@ OPS = (
         IMAGE_LAYOUTS + COLUMN_LAYOUTS,
     ),
     Op("batch_norm, inference", _run_inference, _exact_inference, IMAGE_LAYOUTS + COLUMN_LAYOUTS),
+    Op("sync_batch_norm", _run_two_ranks, _exact(batches), IMAGE_LAYOUTS + COLUMN_LAYOUTS),
 )
 
 

@@ -27,9 +27,11 @@ from cnorm._selftest import (
     batches,
     halves,
     instances,
+    on_ranks,
     rows,
     running_statistics,
     standardise,
+    two_parts,
     variants,
 )
 
@@ -91,6 +93,20 @@ def _batch_norm_frozen(dy: Array, x: Array, w: Array, eps: float, axis: int) -> 
     return cnorm.batch_norm_backward(dy, x, *statistics, w, training=False, axis=axis, need=NEED)
 
 
+def _sync_batch_norm(dy: Array, x: Array, w: Array, eps: float, axis: int) -> cnorm.Gradients:
+    """Of two ranks: dx of their samples, and the sums of what is each one's share."""
+    statistics = cnorm.batch_norm(x, training=True, eps=eps, axis=axis, return_stats=True)[1:]
+    xs, dys = two_parts(x), two_parts(dy)
+    first, second = on_ranks(
+        2,
+        lambda rank, comm: cnorm.sync_batch_norm_backward(
+            dys[rank], xs[rank], *statistics, w, comm=comm, axis=axis, need=NEED
+        ),
+    )
+    dx = np.concatenate([first.x, second.x])
+    return cnorm.Gradients(dx, first.weight + second.weight, first.bias + second.bias)
+
+
 BACKWARDS = (
     Backward("layer_norm", _layer_norm, rows, ROW_LAYOUTS),
     Backward("rms_norm", _rms_norm, rows, ROW_LAYOUTS, centred=False),
@@ -98,6 +114,7 @@ BACKWARDS = (
     Backward("instance_norm", _instance_norm, instances, IMAGE_LAYOUTS),
     Backward("batch_norm, training", _batch_norm, batches, IMAGE_LAYOUTS + COLUMN_LAYOUTS),
     Backward("batch_norm, frozen", _batch_norm_frozen, batches, IMAGE_LAYOUTS + COLUMN_LAYOUTS, frozen=True),
+    Backward("sync_batch_norm", _sync_batch_norm, batches, IMAGE_LAYOUTS + COLUMN_LAYOUTS),
 )
 
 

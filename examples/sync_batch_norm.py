@@ -1,8 +1,8 @@
 """Data-parallel training on digits with batch norm over all processes, in NumPy, cnorm and MPI.
 
     pip install '.[examples,mpi]'
-    mpiexec -n 4 python examples/sync_batch_norm.py          # and the same on one process, for comparison
-    mpiexec -n 3 python examples/sync_batch_norm.py --demo   # unequal and empty batches, and calls that differ
+    mpiexec -n 4 python examples/sync_batch_norm.py          # and the same on one process, to compare
+    mpiexec -n 3 python examples/sync_batch_norm.py --demo   # unequal and empty batches, wrong calls
 
 The digits are scikit-learn's and the network is that of train_digits.py, with cnorm.SyncBatchNorm for its
 norms. Each process takes a part of every batch; the norms exchange their sums, and once a step the gradients

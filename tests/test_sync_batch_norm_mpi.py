@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -128,6 +130,31 @@ def test_a_mismatch_in_channels_is_an_error_on_every_rank() -> None:
         for got in ([3, 4, 5], [0, 7000, 14000]):
             wanted = f"rank {rank}: x: expected the same number of channels on all ranks, got {got} by rank"
             assert wanted in result.stdout
+
+
+def run_example(size: int, *arguments: str) -> str:
+    example = Path(__file__).parents[1] / "examples" / "sync_batch_norm.py"
+    command = [str(MPIEXEC), "-n", str(size), sys.executable, str(example), *arguments]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    result = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, check=False, env=environment
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+@pytest.mark.models
+@pytest.mark.parametrize("size", [1, 2])
+def test_example_trains_as_one_process(size: int) -> None:
+    for module in ("matplotlib", "safetensors", "sklearn", "threadpoolctl", "tqdm"):
+        pytest.importorskip(module, reason=f"{module} is not installed: pip install '.[examples]'")
+    printed = run_example(size, "--epochs", "1")
+    differences = re.findall(r"^largest difference .*: (\S+)$", printed, re.MULTILINE)
+    assert len(differences) == 2
+    assert all(float(difference) < 1e-10 for difference in differences)
+    assert "the same between processes: 0.0e+00" in printed
+    assert "Allgather: 168 calls, 8 a step" in printed
+    assert "Allreduce: 21 calls, 1 a step" in printed
 
 
 @pytest.mark.parametrize("code", [DEAD, RAISED], ids=["dead", "raised"])
