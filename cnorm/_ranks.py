@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +11,8 @@ Array = NDArray[Any]
 
 FORWARD, BACKWARD = 1, 2
 _FUNCTIONS = {FORWARD: "sync_batch_norm", BACKWARD: "sync_batch_norm_backward"}
-_HEADER = 4  # function, values of a channel, channels, bytes of the dtype computed in
-_NUMBERS = 4096  # of the first message: those of 512 channels, backward
+HEADER = 4  # values of a channel, function, channels, bytes of the dtype computed in
+NUMBERS = 4096  # of the first message beside its header: those of 512 channels, backward
 
 
 class Communicator(Protocol):
@@ -61,16 +61,32 @@ def gather(comm: Communicator, function: int, count: int, own: Array, dtype: np.
     known to match.
     """
     numbers = own.reshape(-1)
-    first, rest = numbers[:_NUMBERS], numbers[_NUMBERS:]
-    message = np.zeros(_HEADER + _NUMBERS)
-    message[:_HEADER] = function, count, own.shape[1], dtype.itemsize
-    message[_HEADER : _HEADER + first.size] = first
-    gathered = _allgather(comm, message)
-    _check_headers(gathered[:, :_HEADER].astype(np.int64))
-    rows = gathered[:, _HEADER : _HEADER + first.size]
+    first, rest = numbers[:NUMBERS], numbers[NUMBERS:]
+    message = new_message(function, count, own.shape[1], dtype.itemsize)
+    message[HEADER : HEADER + first.size] = first
+    gathered = exchange(comm, message)
+    rows = gathered[:, HEADER : HEADER + first.size]
     if rest.size:
         rows = np.hstack([rows, _allgather(comm, rest)])
-    return Gathered(gathered[:, 1].copy(), np.ascontiguousarray(rows.reshape(len(rows), *own.shape)))
+    return Gathered(gathered[:, 0].copy(), np.ascontiguousarray(rows.reshape(len(rows), *own.shape)))
+
+
+def new_message(function: int, count: int, channels: int, itemsize: int) -> Array:
+    """Return a first message with its header, and no numbers yet."""
+    message = np.zeros(HEADER + NUMBERS)
+    message[:HEADER] = count, function, channels, itemsize
+    return message
+
+
+def exchange(comm: Communicator, message: Array) -> Array:
+    """Return the first messages of all ranks (ranks, words); refuse calls that differ, on every rank."""
+    gathered = _allgather(comm, message)
+    headers = gathered[:, 1:HEADER].tobytes()
+    if headers != message[1:HEADER].tobytes() * len(gathered):
+        _refuse(gathered[:, 1:HEADER].astype(np.int64))
+    if message[1] == FORWARD and gathered[:, 0].sum() == 1:
+        raise ValueError("x: expected more than one value per channel over all ranks, got one")
+    return gathered
 
 
 def _allgather(comm: Communicator, message: Array) -> Array:
@@ -79,15 +95,14 @@ def _allgather(comm: Communicator, message: Array) -> Array:
     return gathered
 
 
-def _check_headers(headers: Array) -> None:
-    """Refuse calls that differ: on every rank, as all have the same headers."""
-    if (headers == headers[0])[:, [0, 2, 3]].all():
-        return
-    functions, _, channels, itemsizes = headers.T.tolist()
+def _refuse(headers: Array) -> NoReturn:
+    """Say what differs."""
+    functions, channels, itemsizes = headers.T.tolist()
     for name, what, values in (
         ("comm", "a call of the same function", [_FUNCTIONS.get(f, "another function") for f in functions]),
         ("x", "the same number of channels", channels),
-        ("x", "one dtype to compute in", [f"float{8 * size}" for size in itemsizes]),
     ):
         if len(set(values)) > 1:
             raise ValueError(f"{name}: expected {what} on all ranks, got {values} by rank")
+    dtypes = [f"float{8 * size}" for size in itemsizes]
+    raise ValueError(f"x: expected one dtype to compute in on all ranks, got {dtypes} by rank")

@@ -15,6 +15,7 @@ from cpython.pythread cimport PyThread_acquire_lock, PyThread_allocate_lock, PyT
 from libc.float cimport DBL_EPSILON, FLT_EPSILON
 from libc.math cimport isfinite
 from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
 
 from cnorm.native.cnorm_h cimport *
 

@@ -75,3 +75,49 @@ def sync_batch_norm_backward_apply(
     with nogil:
         status = run_sync_gradient(wide, g, e, s)
     raise_status(status)
+
+
+def fast_sync_batch_norm_backward(dy, x, mean, rstd, weight, comm, axis, need, out):
+    """Do a plainly valid call of cnorm.sync_batch_norm_backward in training, or return None before any exchange."""
+    cdef channel_gradient_call c
+    if not take_channel_gradient(dy, x, mean, rstd, weight, axis, need, out, 1, 0, &c):
+        return None
+    message = own_message(BACKWARD, c.shape, <cnp.ndarray>x)
+    if message is None:
+        return None
+    cdef cnp.ndarray dx = None
+    if c.wanted.x:
+        dx = take_output(out, <cnp.ndarray>x)
+        if dx is None:
+            return None
+    cdef cnp.npy_intp channels = c.shape.channels
+    cdef cnp.ndarray dweight = new_parameter(c.wanted.weight, <cnp.ndarray>x, 1, &channels)
+    cdef cnp.ndarray dbias = new_parameter(c.wanted.bias, <cnp.ndarray>x, 1, &channels)
+    c.data.dx, c.data.dweight, c.data.dbias = data_of(dx), data_of(dweight), data_of(dbias)
+    cdef bint wide = is_double(<cnp.ndarray>x)
+    cdef size_t channel_bytes = c.shape.channels * (8 if wide else 4)
+    cdef size_t bytes = channel_bytes * c.shape.batch * c.shape.spatial
+    cdef memory_range ranges[6]
+    ranges[0] = memory_range(c.data.dx, bytes)
+    ranges[1] = memory_range(c.data.dy, 0 if c.data.dy == c.data.dx else bytes)
+    ranges[2] = memory_range(c.data.x, bytes)
+    ranges[3] = memory_range(c.data.mean, channel_bytes)
+    ranges[4] = memory_range(c.data.rstd, channel_bytes)
+    ranges[5] = memory_range(c.data.weight, channel_bytes)
+    if not all_apart(ranges, 1, 6):
+        return None
+
+    cdef double *own = <double *>cnp.PyArray_DATA(<cnp.ndarray>message) + <size_t>HEADER
+    cdef cnorm_status status
+    with nogil:
+        status = run_sync_sums(wide, own, c.data, c.shape)
+    raise_status(status)
+    cdef cnp.ndarray gathered = exchange(comm, message)
+    cdef double *numbers = numbers_of(gathered, SUMS_ROWS * c.shape.channels)
+    cdef size_t ranks = cnp.PyArray_DIM(gathered, 0)
+    cdef exchanged_sums e = exchanged_sums(own, numbers, numbers + ranks, ranks)
+    with nogil:
+        status = run_sync_gradient(wide, c.data, e, c.shape)
+    free(numbers)
+    raise_status(status)
+    return Gradients(dx, dweight, dbias)

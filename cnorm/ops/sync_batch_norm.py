@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from cnorm import _arguments, _backend, _layouts, _ranks, _running
+from cnorm import _backend, _layouts, _ranks, _running
 from cnorm.ops.batch_norm import Call, batch_norm, check_call
 
 if TYPE_CHECKING:
@@ -179,6 +179,11 @@ def sync_batch_norm(
             x, running_mean, running_var, weight, bias, training, momentum, eps, **rest
         )
         return alone
+    result: Array | tuple[Array, Array, Array] | None = _backend.fast_sync_batch_norm(
+        x, running_mean, running_var, weight, bias, momentum, eps, comm, axis, unbiased, out, return_stats
+    )
+    if result is not None:
+        return result
     call = check_call(x, running_mean, running_var, weight, bias, True, momentum, eps, axis, out)
     mean, rstd, _ = normalize_over_ranks(call, comm, bool(unbiased))
     y = call.y if out is None else out
@@ -199,7 +204,6 @@ def normalize_over_ranks(call: Call, comm: Communicator, unbiased: bool) -> Stat
     moments = _moments(call, form)
     counts, every = _ranks.gather(comm, _ranks.FORWARD, call.values, moments, call.dtype)
     values = int(counts.sum())
-    _arguments.several_values(values, "channel over all ranks")
     mean, rstd = np.zeros((2, call.channels), call.dtype)
     if values == 0:
         return Statistics(mean, rstd, values)

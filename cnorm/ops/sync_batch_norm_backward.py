@@ -140,6 +140,11 @@ def sync_batch_norm_backward(
         return batch_norm_backward(
             dy, x, mean, rstd, weight, training=training, axis=axis, need=need, out=out
         )
+    result: Gradients | None = _backend.fast_sync_batch_norm_backward(
+        dy, x, mean, rstd, weight, comm, axis, need, out
+    )
+    if result is not None:
+        return result
 
     x, dtype = _arguments.floating("x", x)
     dy = _arguments.incoming(dy, x)
