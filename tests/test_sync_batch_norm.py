@@ -364,3 +364,27 @@ def test_bad_arguments_raise_before_any_exchange(
     with pytest.raises(kind, match=wording):
         raise results[0]
     assert world.exchanges == 0
+
+
+def test_arguments_that_overlap_raise_before_any_exchange(dtype: Any) -> None:
+    memory = np.arange(40, dtype=dtype)
+    x = memory[:12].reshape(4, 3)
+    overlapping = [
+        {"out": memory[3:15].reshape(4, 3)},
+        {"out": memory[12:24].reshape(4, 3), "weight": memory[20:23]},
+        {"out": x, "bias": memory[2:5]},
+        {"running_mean": memory[9:12], "running_var": memory[12:15]},
+        {"running_mean": memory[12:15], "running_var": memory[14:17]},
+        {"running_mean": memory[12:15], "running_var": memory[12:15]},
+        {"running_mean": memory[12:15], "running_var": memory[16:19], "weight": memory[17:20]},
+        {"running_mean": memory[12:15], "running_var": memory[15:18], "out": memory[17:29].reshape(4, 3)},
+    ]
+    for arguments in overlapping:
+
+        def call(comm: Any) -> Any:
+            return cnorm.sync_batch_norm(x, training=True, comm=comm, **arguments)  # noqa: B023
+
+        (result,), world = ranks.outcomes(1, call)
+        assert isinstance(result, ValueError), arguments
+        assert world.exchanges == 0
+    assert (memory == np.arange(40)).all()

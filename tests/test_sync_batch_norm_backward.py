@@ -271,6 +271,22 @@ def test_bad_arguments_raise_before_any_exchange(
     assert world.exchanges == 0
 
 
+def test_an_output_that_overlaps_raises_before_any_exchange(dtype: Any) -> None:
+    memory = np.arange(60, dtype=dtype)
+    dy, x = memory[:12].reshape(4, 3), memory[12:24].reshape(4, 3)
+    statistics = memory[24:27], memory[27:30]
+    for start in (6, 12, 20, 25, 28):
+
+        def call(comm: Any) -> Any:
+            out = memory[start : start + 12].reshape(4, 3)  # noqa: B023
+            return cnorm.sync_batch_norm_backward(dy, x, *statistics, comm=comm, out=out)
+
+        (result,), world = ranks.outcomes(1, call)
+        assert isinstance(result, ValueError), start
+        assert world.exchanges == 0
+    assert (memory == np.arange(60)).all()
+
+
 @pytest.mark.peers
 @pytest.mark.parametrize("momentum", [0.1, None])
 def test_layer_as_torch_over_several_steps(momentum: float | None) -> None:
