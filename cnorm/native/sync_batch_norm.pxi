@@ -193,3 +193,41 @@ def fast_sync_batch_norm(x, running_mean, running_var, weight, bias, momentum, e
         status = run_sync_apply(wide, y_data, x_data, own, c.weight, c.bias, c.shape)
     raise_status(status)
     return (y, mean, rstd) if return_stats else y
+
+
+cdef inline bint has_numbers(const Py_ssize_t *shape, Py_ssize_t rows, size_t channels) noexcept nogil:
+    """Whether the last two axes of a view of numbers of channels are these."""
+    return shape[0] == rows and <size_t>shape[1] == channels
+
+
+cdef int sync_batch_norm_moments_view(
+        const floating[:, :, ::1] x, double eps, bint channels_last, double[:, ::1] moments) noexcept nogil:
+    cdef channel_shape s = view_shape(x.shape, channels_last)
+    if not has_numbers(moments.shape, MOMENTS_ROWS, s.channels):
+        return CNORM_ERROR_VALUE
+    return run_sync_moments(floating is double, &moments[0, 0], &x[0, 0, 0], s, eps)
+
+
+cdef int sync_batch_norm_merge_view(
+        const double[::1] counts, const double[:, :, ::1] every, double eps, double momentum, bint unbiased,
+        double[:, ::1] merged, floating[::1] mean, floating[::1] rstd, floating[::1] running_mean,
+        floating[::1] running_var) noexcept nogil:
+    cdef Py_ssize_t channels = merged.shape[1]
+    if not (has_numbers(merged.shape, MOMENTS_ROWS, channels) and has_numbers(&every.shape[1], MOMENTS_ROWS, channels)
+            and counts.shape[0] == every.shape[0] and is_length(mean, channels) and is_length(rstd, channels)
+            and is_length(running_mean, channels) and is_length(running_var, channels)):
+        return CNORM_ERROR_VALUE
+    return run_sync_merge(
+        floating is double, &merged[0, 0], view_data(mean), view_data(rstd), view_data(running_mean),
+        view_data(running_var), &counts[0], &every[0, 0, 0], counts.shape[0], channels, eps, momentum, unbiased)
+
+
+cdef int sync_batch_norm_apply_view(
+        const floating[:, :, ::1] x, const double[:, ::1] merged, const floating[::1] weight, const floating[::1] bias,
+        bint channels_last, floating[:, :, ::1] y) noexcept nogil:
+    cdef channel_shape s = view_shape(x.shape, channels_last)
+    if not (same_shape(x.shape, y.shape, 3) and has_numbers(merged.shape, MOMENTS_ROWS, s.channels)
+            and is_length(weight, s.channels) and is_length(bias, s.channels)):
+        return CNORM_ERROR_VALUE
+    return run_sync_apply(floating is double, &y[0, 0, 0], &x[0, 0, 0], &merged[0, 0], view_data(weight),
+                          view_data(bias), s)

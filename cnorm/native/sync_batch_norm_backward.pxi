@@ -121,3 +121,39 @@ def fast_sync_batch_norm_backward(dy, x, mean, rstd, weight, comm, axis, need, o
     free(numbers)
     raise_status(status)
     return Gradients(dx, dweight, dbias)
+
+
+cdef int sync_batch_norm_backward_sums_view(
+        const floating[:, :, ::1] dy, const floating[:, :, ::1] x, const floating[::1] mean,
+        const floating[::1] rstd, bint channels_last, double[:, ::1] sums) noexcept nogil:
+    cdef channel_shape s = view_shape(x.shape, channels_last)
+    cdef Py_ssize_t channels = s.channels
+    if not (same_shape(x.shape, dy.shape, 3) and mean.shape[0] == channels and rstd.shape[0] == channels
+            and has_numbers(sums.shape, SUMS_ROWS, channels)):
+        return CNORM_ERROR_VALUE
+    return run_sync_sums(
+        floating is double, &sums[0, 0],
+        gradient_data(NULL, NULL, NULL, <void *>&dy[0, 0, 0], <void *>&x[0, 0, 0], view_data(mean), view_data(rstd),
+                      NULL), s)
+
+
+cdef int sync_batch_norm_backward_apply_view(
+        const floating[:, :, ::1] dy, const floating[:, :, ::1] x, const floating[::1] mean,
+        const floating[::1] rstd, const floating[::1] weight, const double[:, ::1] own, const double[::1] counts,
+        const double[:, :, ::1] every, bint channels_last, floating[:, :, ::1] dx, floating[::1] dweight,
+        floating[::1] dbias) noexcept nogil:
+    cdef channel_shape s = view_shape(x.shape, channels_last)
+    cdef Py_ssize_t channels = s.channels
+    if not (same_shape(x.shape, dy.shape, 3) and (dx is None or same_shape(x.shape, dx.shape, 3))
+            and mean.shape[0] == channels and rstd.shape[0] == channels and is_length(weight, channels)
+            and has_numbers(own.shape, SUMS_ROWS, channels) and has_numbers(&every.shape[1], SUMS_ROWS, channels)
+            and counts.shape[0] == every.shape[0] and is_length(dweight, channels) and is_length(dbias, channels)):
+        return CNORM_ERROR_VALUE
+    cdef void *dx_data = NULL
+    if dx is not None:
+        dx_data = &dx[0, 0, 0]
+    return run_sync_gradient(
+        floating is double,
+        gradient_data(dx_data, view_data(dweight), view_data(dbias), <void *>&dy[0, 0, 0], <void *>&x[0, 0, 0],
+                      view_data(mean), view_data(rstd), view_data(weight)),
+        exchanged_sums(&own[0, 0], &counts[0], &every[0, 0, 0], counts.shape[0]), s)
