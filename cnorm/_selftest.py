@@ -7,6 +7,7 @@ instruction-set level and number of threads the same bits. Gradients: _selftest_
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ Array = NDArray[Any]
 Groups = tuple[tuple[int, ...], tuple[int, ...]]  # a shape to give x, and the axes that a group runs over
 
 UNITS = 6.0
+RANKS_LARGE = 20_000  # elements
 # The judge is numpy.longdouble; where that is no wider than float64, it errs as much itself on float64.
 JUDGE_UNITS = 0.0 if np.finfo(np.longdouble).eps < np.finfo(np.float64).eps else 6.0
 
@@ -198,6 +200,10 @@ COLUMN_LAYOUTS = tuple((shape, 1) for shape in COLUMNS)
 IMAGE_LAYOUTS = tuple((shape, 1) for shape in IMAGES) + tuple(
     ((n, *spatial, c), 1 + len(spatial)) for n, c, *spatial in IMAGES
 )
+# The passes over large arrays are batch norm's.
+RANKS_LAYOUTS = tuple(
+    (shape, axis) for shape, axis in IMAGE_LAYOUTS + COLUMN_LAYOUTS if math.prod(shape) < RANKS_LARGE
+)
 
 OPS = (
     Op("layer_norm", lambda x, w, b, eps, _: cnorm.layer_norm(x, None, w, b, eps), _exact(rows), ROW_LAYOUTS),
@@ -226,7 +232,7 @@ OPS = (
         IMAGE_LAYOUTS + COLUMN_LAYOUTS,
     ),
     Op("batch_norm, inference", _run_inference, _exact_inference, IMAGE_LAYOUTS + COLUMN_LAYOUTS),
-    Op("sync_batch_norm", _run_two_ranks, _exact(batches), IMAGE_LAYOUTS + COLUMN_LAYOUTS),
+    Op("sync_batch_norm", _run_two_ranks, _exact(batches), RANKS_LAYOUTS),
 )
 
 

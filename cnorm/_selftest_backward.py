@@ -19,6 +19,7 @@ import cnorm
 from cnorm._selftest import (
     COLUMN_LAYOUTS,
     IMAGE_LAYOUTS,
+    RANKS_LAYOUTS,
     ROW_LAYOUTS,
     TRAPS,
     Groups,
@@ -114,7 +115,7 @@ BACKWARDS = (
     Backward("instance_norm", _instance_norm, instances, IMAGE_LAYOUTS),
     Backward("batch_norm, training", _batch_norm, batches, IMAGE_LAYOUTS + COLUMN_LAYOUTS),
     Backward("batch_norm, frozen", _batch_norm_frozen, batches, IMAGE_LAYOUTS + COLUMN_LAYOUTS, frozen=True),
-    Backward("sync_batch_norm", _sync_batch_norm, batches, IMAGE_LAYOUTS + COLUMN_LAYOUTS),
+    Backward("sync_batch_norm", _sync_batch_norm, batches, RANKS_LAYOUTS),
 )
 
 
