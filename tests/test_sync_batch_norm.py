@@ -388,3 +388,13 @@ def test_arguments_that_overlap_raise_before_any_exchange(dtype: Any) -> None:
         assert isinstance(result, ValueError), arguments
         assert world.exchanges == 0
     assert (memory == np.arange(40)).all()
+
+
+def test_many_ranks(dtype: Any) -> None:
+    """With means of their own, two spreads and more apart from that of all."""
+    counts = [1 + rank % 3 for rank in range(16)]
+    x, eps = draw(counts, (300,), dtype)
+    results = run(ranks.split(x, counts), None, None, eps)
+    y = np.concatenate([result[0] for result in results])
+    assert oracle.worst_units(y, oracle.batch_norm(x, eps=eps)) <= UNITS
+    assert len({result[1].tobytes() + result[2].tobytes() for result in results}) == 1

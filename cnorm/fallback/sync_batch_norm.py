@@ -23,6 +23,13 @@ def sync_batch_norm_moments(x: Array, eps: float, channels_last: bool, moments: 
     moments[:] = np.hstack([mean, missed, row_sum(d * d), zero, k]).T
 
 
+def _difference(a: Array, b: Array) -> tuple[Array, Array]:
+    """Return ``a - b`` rounded, and what the rounding lost (Knuth)."""
+    d = a - b
+    t = d - a
+    return d, (a - (d - t)) - (b + t)
+
+
 @np.errstate(all="ignore")
 def sync_batch_norm_merge(
     counts: Array,
@@ -38,8 +45,8 @@ def sync_batch_norm_merge(
 ) -> None:
     """Statistics of all values, in units of the largest rank's power of two.
 
-    The first mean is moved by the average distance of the others from it, and the spread of the means joins
-    the sums of squares: Chan's formula for all ranks at once.
+    The first mean is moved by the average distance of all from it, and the spread of the means joins the sums
+    of squares: Chan's formula for all ranks at once.
     """
     n = counts[counts > 0][:, np.newaxis]
     exponents = moments[counts > 0, 4].astype(np.int64)
@@ -47,13 +54,18 @@ def sync_batch_norm_merge(
     shift = exponents - k
     means, missed = (np.ldexp(moments[counts > 0, row], shift) for row in (0, 1))
     squares = np.ldexp(moments[counts > 0, 2] + moments[counts > 0, 3], 2 * shift)
-    distances = (means - means[0]) + (missed - missed[0])
+    distances, lost = _difference(means, means[0])
+    lost += missed - missed[0]
     total = n.sum()
-    step = (n * distances).sum(axis=0) / total
-    var = (squares + n * (distances - step) ** 2).sum(axis=0) / total
+    step = (n * (distances + lost)).sum(axis=0) / total
+    distances = (distances - step) + lost
+    rest = (n * distances).sum(axis=0) / total  # what the roundings of the first step left
+    var = (squares + n * (distances - rest) ** 2).sum(axis=0) / total
     std = deviation(var, eps, k)
-    merged[:] = np.stack([means[0], missed[0] + step, std, np.zeros_like(std), k])
-    centre = np.ldexp(means[0] + merged[1], k)
+    centre, low = _difference(means[0], -step)
+    low += missed[0] + rest
+    merged[:] = np.stack([centre, low, std, np.zeros_like(std), k])
+    centre = np.ldexp(centre + low, k)
     mean[:] = centre
     rstd[:] = np.where(var == 0, 1 / math.sqrt(eps) if eps else 0.0, np.ldexp(1 / std, -k))
     update_running(running_mean, centre, momentum)
