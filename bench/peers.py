@@ -55,27 +55,35 @@ class Tensors:
     """A problem's arrays as tensors that share their memory; x is viewed with its channels at axis 1."""
 
     case: Case
-    functional: Any
+    torch: Any
     x: Any
     weight: Any
     bias: Any
     running_mean: Any
     running_var: Any
 
+    @property
+    def functional(self) -> Any:
+        """torch.nn.functional."""
+        return self.torch.nn.functional
+
 
 @dataclass(frozen=True)
 class Op:
-    """How one op is called by each contestant, prepared so that the timed call does nothing else."""
+    """How one op is called by each contestant, prepared so that the timed call does nothing else.
+
+    Without an ONNX node for it, `onnx` is None.
+    """
 
     eps: float
     cnorm: Callable[[Problem, Array | None], Call]
     numpy: Callable[[Problem], Call]
     torch: Callable[[Tensors], Call]
-    onnx: Callable[[Case], Node]
+    onnx: Callable[[Case], Node] | None
     groups: Callable[[Case], Groups]
+    composed: bool = False
 
     units_allowed: ClassVar[float] = UNITS_ALLOWED
-    composed: ClassVar[bool] = False
 
     def prepare(self, case: Case) -> Problem:
         """Return the case's arrays."""
@@ -133,7 +141,7 @@ def pytorch(op: Op, problem: Problem) -> Contestant | str:
     mean, var = problem.running()
     tensors = Tensors(
         problem.case,
-        torch.nn.functional,
+        torch,
         x.movedim(-1, 1) if last else x,
         *(torch.from_numpy(array) for array in (problem.weight, problem.bias, mean, var)),
     )
@@ -150,6 +158,8 @@ def onnxruntime(op: Op, problem: Problem) -> Contestant | str:
     runtime, onnx = optional("onnxruntime"), optional("onnx")
     if runtime is None or onnx is None:
         return "not installed"
+    if op.onnx is None:
+        return "no such node"
     if problem.case.channels_last:
         return "channels first only"
     options = runtime.SessionOptions()

@@ -22,6 +22,7 @@ from cnorm.layers import (
     InstanceNorm3d,
     LayerNorm,
     RMSNorm,
+    SyncBatchNorm,
 )
 from cnorm.ops.ada_layer_norm import ada_layer_norm
 from cnorm.ops.ada_layer_norm_backward import ada_layer_norm_backward
@@ -39,6 +40,8 @@ from cnorm.ops.rms_norm import rms_norm
 from cnorm.ops.rms_norm_backward import rms_norm_backward
 from cnorm.ops.spade import spade
 from cnorm.ops.spade_backward import spade_backward
+from cnorm.ops.sync_batch_norm import sync_batch_norm
+from cnorm.ops.sync_batch_norm_backward import sync_batch_norm_backward
 
 __all__ = [
     "AdaIN",
@@ -56,6 +59,7 @@ __all__ = [
     "LayerNorm",
     "RMSNorm",
     "SpadeGradients",
+    "SyncBatchNorm",
     "__version__",
     "ada_layer_norm",
     "ada_layer_norm_backward",
@@ -83,4 +87,6 @@ __all__ = [
     "show_config",
     "spade",
     "spade_backward",
+    "sync_batch_norm",
+    "sync_batch_norm_backward",
 ]

@@ -253,6 +253,17 @@ class Kernels(Protocol):
         y: Array,
         mean: Array | None,
         rstd: Array | None,
+    def sync_batch_norm_moments(self, x: Array, eps: float, channels_last: bool, moments: Array, /) -> None:
+        """Take moments (5, channels), float64: mean and M2 in two words each, of ``x / 2**k``, and k."""
+
+    def sync_batch_norm_merge(
+        self,
+        counts: Array,
+        moments: Array,
+        eps: float,
+        merged: Array,
+        mean: Array,
+        rstd: Array,
         running_mean: Array | None,
         running_var: Array | None,
         momentum: float,
@@ -273,6 +284,14 @@ class Kernels(Protocol):
         beta: Array,
         gamma_offset: float,
         eps: float,
+        """Merge moments (ranks, 5, channels) of counts (ranks,), not all 0, into `merged` (5, channels)."""
+
+    def sync_batch_norm_apply(
+        self,
+        x: Array,
+        merged: Array,
+        weight: Array | None,
+        bias: Array | None,
         channels_last: bool,
         y: Array,
         /,
@@ -280,6 +299,14 @@ class Kernels(Protocol):
         """Normalise by the running statistics, and scale and shift as `spade`."""
 
     def spade_backward(
+        """Normalise by merged statistics."""
+
+    def sync_batch_norm_backward_sums(
+        self, dy: Array, x: Array, mean: Array, rstd: Array, channels_last: bool, sums: Array, /
+    ) -> None:
+        """Take the sums (8, channels), float64, that `sync_batch_norm_backward_apply` needs of all ranks."""
+
+    def sync_batch_norm_backward_apply(
         self,
         dy: Array,
         x: Array,
@@ -303,6 +330,17 @@ class Kernels(Protocol):
         /,
     ) -> None:
         """Gradients of `spade`, or without `training` `spade_inference`; dgamma, dbeta as `x`, not summed."""
+        weight: Array | None,
+        own: Array,
+        counts: Array,
+        sums: Array,
+        channels_last: bool,
+        dx: Array | None,
+        dweight: Array | None,
+        dbias: Array | None,
+        /,
+    ) -> None:
+        """Gradients from this rank's `own` sums and from all (ranks, 8, channels); counts (ranks,)."""
 
 
 def _load() -> tuple[Any, str]:
@@ -364,5 +402,7 @@ fast_ada_layer_norm = _never if native is None else native.fast_ada_layer_norm
 fast_ada_layer_norm_backward = _never if native is None else native.fast_ada_layer_norm_backward
 fast_spade = _never if native is None else native.fast_spade
 fast_spade_backward = _never if native is None else native.fast_spade_backward
+fast_sync_batch_norm = _never if native is None else native.fast_sync_batch_norm
+fast_sync_batch_norm_backward = _never if native is None else native.fast_sync_batch_norm_backward
 
 empty = _empty if native is None else native.empty

@@ -7,6 +7,7 @@ instruction-set level and number of threads the same bits. Gradients: _selftest_
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ Array = NDArray[Any]
 Groups = tuple[tuple[int, ...], tuple[int, ...]]  # a shape to give x, and the axes that a group runs over
 
 UNITS = 6.0
+RANKS_LARGE = 20_000  # elements
 # The judge is numpy.longdouble; where that is no wider than float64, it errs as much itself on float64.
 JUDGE_UNITS = 0.0 if np.finfo(np.longdouble).eps < np.finfo(np.float64).eps else 6.0
 
@@ -175,6 +177,46 @@ def _run_adain(x: Array, w: Array, b: Array, eps: float, axis: int) -> Array:
 def _style_statistics(w: Array, b: Array, eps: float) -> tuple[Array, Array]:
     style = _style(w, b).astype(np.longdouble)
     return np.sqrt(style.var(axis=0) + np.longdouble(eps)), style.mean(axis=0)
+class Replay:
+    """A communicator of ranks that run one after the other, twice: first to record what each one sends."""
+
+    def __init__(self, sent: list[Array], rank: int) -> None:
+        self.sent = sent
+        self.rank = rank
+
+    def Get_size(self) -> int:
+        """Return the number of ranks."""
+        return len(self.sent)
+
+    def Allgather(self, sendbuf: Array, recvbuf: Array) -> None:
+        """Give out what is known of the ranks."""
+        self.sent[self.rank] = sendbuf.copy()
+        for row, sent in zip(recvbuf, self.sent, strict=True):
+            row[:] = sent if sent.size else sendbuf
+
+
+def on_ranks(parts: int, call: Callable[[int, Replay], Any]) -> list[Any]:
+    """Call for each rank with a communicator, and return what comes of the messages of all."""
+    sent = [np.empty(0)] * parts
+    for rank in range(parts):
+        call(rank, Replay(sent, rank))
+    return [call(rank, Replay(sent, rank)) for rank in range(parts)]
+
+
+def two_parts(x: Array) -> list[Array]:
+    """Cut the samples into those of two ranks: a third, and the rest."""
+    return np.split(x, [len(x) // 3])
+
+
+def _run_two_ranks(x: Array, w: Array, b: Array, eps: float, axis: int) -> Array:
+    parts = two_parts(x)
+    ys = on_ranks(
+        2,
+        lambda rank, comm: cnorm.sync_batch_norm(
+            parts[rank], weight=w, bias=b, training=True, eps=eps, axis=axis, comm=comm
+        ),
+    )
+    return np.concatenate(ys)
 
 
 def along(parameter: Array, x: Array, axis: int) -> Array:
@@ -199,6 +241,10 @@ ROW_LAYOUTS = tuple((shape, 1) for shape in ROWS)
 COLUMN_LAYOUTS = tuple((shape, 1) for shape in COLUMNS)
 IMAGE_LAYOUTS = tuple((shape, 1) for shape in IMAGES) + tuple(
     ((n, *spatial, c), 1 + len(spatial)) for n, c, *spatial in IMAGES
+)
+# The passes over large arrays are batch norm's.
+RANKS_LAYOUTS = tuple(
+    (shape, axis) for shape, axis in IMAGE_LAYOUTS + COLUMN_LAYOUTS if math.prod(shape) < RANKS_LARGE
 )
 
 OPS = (
@@ -232,6 +278,7 @@ OPS = (
     Op("adain", _run_adain, _exact(instances), IMAGE_LAYOUTS, _style_statistics),
     Op("spade, batch", _run_spade("batch"), _exact(batches), IMAGE_LAYOUTS + COLUMN_LAYOUTS),
     Op("spade, instance", _run_spade("instance"), _exact(instances), IMAGE_LAYOUTS),
+    Op("sync_batch_norm", _run_two_ranks, _exact(batches), RANKS_LAYOUTS),
 )
 
 

@@ -19,6 +19,7 @@ import cnorm
 from cnorm._selftest import (
     COLUMN_LAYOUTS,
     IMAGE_LAYOUTS,
+    RANKS_LAYOUTS,
     ROW_LAYOUTS,
     TRAPS,
     Groups,
@@ -28,9 +29,11 @@ from cnorm._selftest import (
     each_element,
     halves,
     instances,
+    on_ranks,
     rows,
     running_statistics,
     standardise,
+    two_parts,
     variants,
 )
 
@@ -111,6 +114,18 @@ def _spade(norm: str) -> Callable[[Array, Array, Array, float, int], cnorm.Gradi
         return cnorm.Gradients(dx, *(g.sum(by_channel, np.longdouble) for g in others if g is not None))
 
     return run
+def _sync_batch_norm(dy: Array, x: Array, w: Array, eps: float, axis: int) -> cnorm.Gradients:
+    """Of two ranks: dx of their samples, and the sums of what is each one's share."""
+    statistics = cnorm.batch_norm(x, training=True, eps=eps, axis=axis, return_stats=True)[1:]
+    xs, dys = two_parts(x), two_parts(dy)
+    first, second = on_ranks(
+        2,
+        lambda rank, comm: cnorm.sync_batch_norm_backward(
+            dys[rank], xs[rank], *statistics, w, comm=comm, axis=axis, need=NEED
+        ),
+    )
+    dx = np.concatenate([first.x, second.x])
+    return cnorm.Gradients(dx, first.weight + second.weight, first.bias + second.bias)
 
 
 BACKWARDS = (
@@ -123,6 +138,7 @@ BACKWARDS = (
     Backward("ada_layer_norm", _ada_layer_norm, rows, ROW_LAYOUTS, weight_offset=1.0),
     Backward("spade, batch", _spade("batch"), batches, IMAGE_LAYOUTS + COLUMN_LAYOUTS),
     Backward("spade, instance", _spade("instance"), instances, IMAGE_LAYOUTS),
+    Backward("sync_batch_norm", _sync_batch_norm, batches, RANKS_LAYOUTS),
 )
 
 

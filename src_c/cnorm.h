@@ -357,6 +357,74 @@ CNORM_API cnorm_status cnorm_spade_backward_f64(double *dx, double *dgamma, doub
                                                 size_t channels, size_t spatial, size_t groups, double gamma_offset,
                                                 int training, cnorm_layout layout, void *workspace,
                                                 size_t workspace_size);
+/* Batch norm in training with statistics over the values of several processes (ranks), in three passes:
+ *
+ *     moments   of each channel of this rank's x; a rank may have none (batch 0): counts its values a channel, batch * spatial
+ *     merge     the moments of all ranks, which the processes have exchanged, in rank order: the same bits on each
+ *     apply     y = (x - mean) * rstd * weight + bias with the merged statistics
+ *
+ * moments (5, channels): mean and sum((x - mean)^2) in two words each, of x / 2^k, and k; counts (ranks), all (ranks, 5,
+ * channels); merged (5, channels) is for apply alone. eps is the same in both passes that take it. mean, rstd (channels) or
+ * NULL; running_mean, running_var (channels), both or neither, left alone where no rank has a value. More than one value a
+ * channel over all ranks. */
+CNORM_API size_t cnorm_sync_batch_norm_moments_workspace_f32(size_t batch, size_t channels, size_t spatial,
+                                                             cnorm_layout layout);
+CNORM_API cnorm_status cnorm_sync_batch_norm_moments_f32(double *moments, const float *x, size_t batch, size_t channels,
+                                                         size_t spatial, double eps, cnorm_layout layout,
+                                                         void *workspace, size_t workspace_size);
+CNORM_API cnorm_status cnorm_sync_batch_norm_merge_f32(double *merged, float *mean, float *rstd, float *running_mean,
+                                                       float *running_var, const double *counts, const double *all,
+                                                       size_t ranks, size_t channels, double eps, double momentum,
+                                                       int unbiased);
+CNORM_API size_t cnorm_sync_batch_norm_apply_workspace_f32(size_t batch, size_t channels, size_t spatial,
+                                                           cnorm_layout layout);
+CNORM_API cnorm_status cnorm_sync_batch_norm_apply_f32(float *y, const float *x, const double *merged,
+                                                       const float *weight, const float *bias, size_t batch,
+                                                       size_t channels, size_t spatial, cnorm_layout layout,
+                                                       void *workspace, size_t workspace_size);
+CNORM_API size_t cnorm_sync_batch_norm_moments_workspace_f64(size_t batch, size_t channels, size_t spatial,
+                                                             cnorm_layout layout);
+CNORM_API cnorm_status cnorm_sync_batch_norm_moments_f64(double *moments, const double *x, size_t batch,
+                                                         size_t channels, size_t spatial, double eps,
+                                                         cnorm_layout layout, void *workspace, size_t workspace_size);
+CNORM_API cnorm_status cnorm_sync_batch_norm_merge_f64(double *merged, double *mean, double *rstd, double *running_mean,
+                                                       double *running_var, const double *counts, const double *all,
+                                                       size_t ranks, size_t channels, double eps, double momentum,
+                                                       int unbiased);
+CNORM_API size_t cnorm_sync_batch_norm_apply_workspace_f64(size_t batch, size_t channels, size_t spatial,
+                                                           cnorm_layout layout);
+CNORM_API cnorm_status cnorm_sync_batch_norm_apply_f64(double *y, const double *x, const double *merged,
+                                                       const double *weight, const double *bias, size_t batch,
+                                                       size_t channels, size_t spatial, cnorm_layout layout,
+                                                       void *workspace, size_t workspace_size);
+
+/* Its gradients, in two passes, between which the processes exchange the sums: sums (8, channels) of this rank, `own` the same
+ * numbers, counts (ranks), all (ranks, 8, channels). dx is of this rank's x, and dweight and dbias are sums over this rank's
+ * values. */
+CNORM_API size_t cnorm_sync_batch_norm_backward_sums_workspace_f32(size_t batch, size_t channels, size_t spatial,
+                                                                   cnorm_layout layout);
+CNORM_API cnorm_status cnorm_sync_batch_norm_backward_sums_f32(double *sums, const float *dy, const float *x,
+                                                               const float *mean, const float *rstd, size_t batch,
+                                                               size_t channels, size_t spatial, cnorm_layout layout,
+                                                               void *workspace, size_t workspace_size);
+CNORM_API size_t cnorm_sync_batch_norm_backward_apply_workspace_f32(size_t batch, size_t channels, size_t spatial,
+                                                                    cnorm_layout layout);
+CNORM_API cnorm_status cnorm_sync_batch_norm_backward_apply_f32(
+    float *dx, float *dweight, float *dbias, const float *dy, const float *x, const float *mean, const float *rstd,
+    const float *weight, const double *own, const double *counts, const double *all, size_t ranks, size_t batch,
+    size_t channels, size_t spatial, cnorm_layout layout, void *workspace, size_t workspace_size);
+CNORM_API size_t cnorm_sync_batch_norm_backward_sums_workspace_f64(size_t batch, size_t channels, size_t spatial,
+                                                                   cnorm_layout layout);
+CNORM_API cnorm_status cnorm_sync_batch_norm_backward_sums_f64(double *sums, const double *dy, const double *x,
+                                                               const double *mean, const double *rstd, size_t batch,
+                                                               size_t channels, size_t spatial, cnorm_layout layout,
+                                                               void *workspace, size_t workspace_size);
+CNORM_API size_t cnorm_sync_batch_norm_backward_apply_workspace_f64(size_t batch, size_t channels, size_t spatial,
+                                                                    cnorm_layout layout);
+CNORM_API cnorm_status cnorm_sync_batch_norm_backward_apply_f64(
+    double *dx, double *dweight, double *dbias, const double *dy, const double *x, const double *mean,
+    const double *rstd, const double *weight, const double *own, const double *counts, const double *all, size_t ranks,
+    size_t batch, size_t channels, size_t spatial, cnorm_layout layout, void *workspace, size_t workspace_size);
 
 #ifdef __cplusplus
 }

@@ -90,6 +90,25 @@ typedef struct CN_TABLE {
                                      const real *mean, const real *rstd, const real *gamma, cnorm_strides strides,
                                      size_t batch, size_t channels, size_t spatial, double gamma_offset, bool last,
                                      cn_work work);
+    size_t (*sync_batch_norm_moments_workspace)(size_t batch, size_t channels, size_t spatial, bool last);
+    void (*sync_batch_norm_moments)(acc *out, const real *x, size_t batch, size_t channels, size_t spatial, double eps,
+                                    bool last, cn_work work, void *workspace);
+    void (*sync_batch_norm_merge)(acc *merged, real *mean, real *rstd, real *running_mean, real *running_var,
+                                  const acc *counts, const acc *all, size_t ranks, size_t channels, double eps,
+                                  double momentum, bool unbiased);
+    size_t (*sync_batch_norm_apply_workspace)(size_t batch, size_t channels, size_t spatial, bool last);
+    void (*sync_batch_norm_apply)(real *y, const real *x, const acc *merged, const real *weight, const real *bias,
+                                  size_t batch, size_t channels, size_t spatial, bool last, cn_work work,
+                                  void *workspace);
+    size_t (*sync_batch_norm_backward_sums_workspace)(size_t batch, size_t channels, size_t spatial, bool last);
+    void (*sync_batch_norm_backward_sums)(acc *sums, const real *dy, const real *x, const real *mean, const real *rstd,
+                                          size_t batch, size_t channels, size_t spatial, bool last, cn_work work,
+                                          void *workspace);
+    size_t (*sync_batch_norm_backward_apply_workspace)(size_t batch, size_t channels, size_t spatial, bool last);
+    void (*sync_batch_norm_backward_apply)(real *dx, real *dweight, real *dbias, const real *dy, const real *x,
+                                           const real *mean, const real *rstd, const real *weight, const acc *own,
+                                           const acc *counts, const acc *all, size_t ranks, size_t batch,
+                                           size_t channels, size_t spatial, bool last, cn_work work, void *workspace);
 } CN_TABLE;
 
 /* The table of the level in use. */

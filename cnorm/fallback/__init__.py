@@ -16,6 +16,15 @@ from cnorm.fallback.rms_norm import rms_norm
 from cnorm.fallback.rms_norm_backward import rms_norm_backward
 from cnorm.fallback.spade import spade, spade_inference
 from cnorm.fallback.spade_backward import spade_backward
+from cnorm.fallback.sync_batch_norm import (
+    sync_batch_norm_apply,
+    sync_batch_norm_merge,
+    sync_batch_norm_moments,
+)
+from cnorm.fallback.sync_batch_norm_backward import (
+    sync_batch_norm_backward_apply,
+    sync_batch_norm_backward_sums,
+)
 
 __all__ = [
     "ada_layer_norm",
@@ -36,4 +45,9 @@ __all__ = [
     "spade",
     "spade_backward",
     "spade_inference",
+    "sync_batch_norm_apply",
+    "sync_batch_norm_backward_apply",
+    "sync_batch_norm_backward_sums",
+    "sync_batch_norm_merge",
+    "sync_batch_norm_moments",
 ]

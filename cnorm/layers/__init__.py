@@ -7,6 +7,7 @@ from cnorm.layers.instance_norm import InstanceNorm1d, InstanceNorm2d, InstanceN
 from cnorm.layers.layer_norm import LayerNorm
 from cnorm.layers.rms_norm import RMSNorm
 from cnorm.layers.spade import SPADE
+from cnorm.layers.sync_batch_norm import SyncBatchNorm
 
 __all__ = [
     "AdaIN",
@@ -20,4 +21,5 @@ __all__ = [
     "InstanceNorm3d",
     "LayerNorm",
     "RMSNorm",
+    "SyncBatchNorm",
 ]

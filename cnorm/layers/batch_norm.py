@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 
-class _BatchNorm(ChannelNorm):
+class BatchNorm(ChannelNorm):
+    """The base of the batch norm layers."""
+
     def __init__(
         self,
         num_features: int,
@@ -37,6 +39,10 @@ class _BatchNorm(ChannelNorm):
 
     def _forward(self, x: Array) -> tuple[Array, Callable[[Any], Gradients]]:
         _checks.ranks(x, self.ranks)
+        return self._alone(x)
+
+    def _alone(self, x: Array) -> tuple[Array, Callable[[Any], Gradients]]:
+        """Take the statistics from this process's batch, or the running ones."""
         axis, weight, need, frozen = self.axis, self.weight, self._needed(), self._frozen
         _checks.channels(x, axis, self.num_features, first=0)
         running = (self.running_mean, self.running_var) if frozen else self._updated()
@@ -60,7 +66,7 @@ class _BatchNorm(ChannelNorm):
         return y, gradients
 
 
-class BatchNorm1d(_BatchNorm):
+class BatchNorm1d(BatchNorm):
     """Batch norm of vectors or sequences: `x` of shape (batch, channels) or (batch, channels, length).
 
     In training, `cnorm.batch_norm` with the statistics of the batch, whose running average is kept; after
@@ -126,7 +132,7 @@ class BatchNorm1d(_BatchNorm):
     ranks = (2, 3)
 
 
-class BatchNorm2d(_BatchNorm):
+class BatchNorm2d(BatchNorm):
     """Batch norm of images: `x` of shape (batch, channels, height, width).
 
     Parameters and attributes are those of `BatchNorm1d`.
@@ -147,7 +153,7 @@ class BatchNorm2d(_BatchNorm):
     ranks = (4,)
 
 
-class BatchNorm3d(_BatchNorm):
+class BatchNorm3d(BatchNorm):
     """Batch norm of volumes: `x` of shape (batch, channels, depth, height, width).
 
     Parameters and attributes are those of `BatchNorm1d`.

@@ -81,3 +81,26 @@ cdef int ada_layer_norm_backward_view(
     const floating[:, :, ::1] dy, const floating[:, :, ::1] x, const floating[::1] mean, const floating[::1] rstd,
     const floating[:, ::1] scale, floating[:, :, ::1] dx, floating[:, ::1] dscale,
     floating[:, ::1] dshift) noexcept nogil
+# Batch norm over several processes, pass by pass (cnorm.h says what the numbers are): moments and merged (5, channels),
+# counts (ranks,), every (ranks, 5, channels) the moments of all ranks; mean, rstd (channels,)
+cdef int sync_batch_norm_moments_view(
+    const floating[:, :, ::1] x, double eps, bint channels_last, double[:, ::1] moments) noexcept nogil
+
+cdef int sync_batch_norm_merge_view(
+    const double[::1] counts, const double[:, :, ::1] every, double eps, double momentum, bint unbiased,
+    double[:, ::1] merged, floating[::1] mean, floating[::1] rstd, floating[::1] running_mean,
+    floating[::1] running_var) noexcept nogil
+
+cdef int sync_batch_norm_apply_view(
+    const floating[:, :, ::1] x, const double[:, ::1] merged, const floating[::1] weight, const floating[::1] bias,
+    bint channels_last, floating[:, :, ::1] y) noexcept nogil
+
+# sums and own (8, channels), every (ranks, 8, channels)
+cdef int sync_batch_norm_backward_sums_view(
+    const floating[:, :, ::1] dy, const floating[:, :, ::1] x, const floating[::1] mean, const floating[::1] rstd,
+    bint channels_last, double[:, ::1] sums) noexcept nogil
+
+cdef int sync_batch_norm_backward_apply_view(
+    const floating[:, :, ::1] dy, const floating[:, :, ::1] x, const floating[::1] mean, const floating[::1] rstd,
+    const floating[::1] weight, const double[:, ::1] own, const double[::1] counts, const double[:, :, ::1] every,
+    bint channels_last, floating[:, :, ::1] dx, floating[::1] dweight, floating[::1] dbias) noexcept nogil

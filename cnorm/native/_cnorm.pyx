@@ -15,6 +15,7 @@ from cpython.pythread cimport PyThread_acquire_lock, PyThread_allocate_lock, PyT
 from libc.float cimport DBL_EPSILON, FLT_EPSILON
 from libc.math cimport isfinite
 from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
 
 from cnorm.native.cnorm_h cimport *
 
@@ -44,3 +45,5 @@ include "ada_layer_norm.pxi"
 include "ada_layer_norm_backward.pxi"
 include "spade.pxi"
 include "spade_backward.pxi"
+include "sync_batch_norm.pxi"
+include "sync_batch_norm_backward.pxi"

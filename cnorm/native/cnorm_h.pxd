@@ -237,3 +237,54 @@ cdef extern from "cnorm.h" nogil:
         const double *rstd, const double *gamma, cnorm_strides gamma_strides, size_t batch, size_t channels,
         size_t spatial, size_t groups, double gamma_offset, int training, cnorm_layout layout, void
         *workspace, size_t workspace_size)
+    size_t cnorm_sync_batch_norm_moments_workspace_f32(
+        size_t batch, size_t channels, size_t spatial, cnorm_layout layout)
+    cnorm_status cnorm_sync_batch_norm_moments_f32(
+        double *moments, const float *x, size_t batch, size_t channels, size_t spatial, double eps,
+        cnorm_layout layout, void *workspace, size_t workspace_size)
+    cnorm_status cnorm_sync_batch_norm_merge_f32(
+        double *merged, float *mean, float *rstd, float *running_mean, float *running_var, const double *counts,
+        const double *all, size_t ranks, size_t channels, double eps, double momentum, int unbiased)
+    size_t cnorm_sync_batch_norm_apply_workspace_f32(
+        size_t batch, size_t channels, size_t spatial, cnorm_layout layout)
+    cnorm_status cnorm_sync_batch_norm_apply_f32(
+        float *y, const float *x, const double *merged, const float *weight, const float *bias, size_t batch,
+        size_t channels, size_t spatial, cnorm_layout layout, void *workspace, size_t workspace_size)
+    size_t cnorm_sync_batch_norm_backward_sums_workspace_f32(
+        size_t batch, size_t channels, size_t spatial, cnorm_layout layout)
+    cnorm_status cnorm_sync_batch_norm_backward_sums_f32(
+        double *sums, const float *dy, const float *x, const float *mean, const float *rstd, size_t batch,
+        size_t channels, size_t spatial, cnorm_layout layout, void *workspace, size_t workspace_size)
+    size_t cnorm_sync_batch_norm_backward_apply_workspace_f32(
+        size_t batch, size_t channels, size_t spatial, cnorm_layout layout)
+    cnorm_status cnorm_sync_batch_norm_backward_apply_f32(
+        float *dx, float *dweight, float *dbias, const float *dy, const float *x, const float *mean,
+        const float *rstd, const float *weight, const double *own, const double *counts, const double *all,
+        size_t ranks, size_t batch, size_t channels, size_t spatial, cnorm_layout layout, void *workspace,
+        size_t workspace_size)
+    size_t cnorm_sync_batch_norm_moments_workspace_f64(
+        size_t batch, size_t channels, size_t spatial, cnorm_layout layout)
+    cnorm_status cnorm_sync_batch_norm_moments_f64(
+        double *moments, const double *x, size_t batch, size_t channels, size_t spatial, double eps,
+        cnorm_layout layout, void *workspace, size_t workspace_size)
+    cnorm_status cnorm_sync_batch_norm_merge_f64(
+        double *merged, double *mean, double *rstd, double *running_mean, double *running_var,
+        const double *counts, const double *all, size_t ranks, size_t channels, double eps, double momentum,
+        int unbiased)
+    size_t cnorm_sync_batch_norm_apply_workspace_f64(
+        size_t batch, size_t channels, size_t spatial, cnorm_layout layout)
+    cnorm_status cnorm_sync_batch_norm_apply_f64(
+        double *y, const double *x, const double *merged, const double *weight, const double *bias, size_t batch,
+        size_t channels, size_t spatial, cnorm_layout layout, void *workspace, size_t workspace_size)
+    size_t cnorm_sync_batch_norm_backward_sums_workspace_f64(
+        size_t batch, size_t channels, size_t spatial, cnorm_layout layout)
+    cnorm_status cnorm_sync_batch_norm_backward_sums_f64(
+        double *sums, const double *dy, const double *x, const double *mean, const double *rstd, size_t batch,
+        size_t channels, size_t spatial, cnorm_layout layout, void *workspace, size_t workspace_size)
+    size_t cnorm_sync_batch_norm_backward_apply_workspace_f64(
+        size_t batch, size_t channels, size_t spatial, cnorm_layout layout)
+    cnorm_status cnorm_sync_batch_norm_backward_apply_f64(
+        double *dx, double *dweight, double *dbias, const double *dy, const double *x, const double *mean,
+        const double *rstd, const double *weight, const double *own, const double *counts, const double *all,
+        size_t ranks, size_t batch, size_t channels, size_t spatial, cnorm_layout layout, void *workspace,
+        size_t workspace_size)

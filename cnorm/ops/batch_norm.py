@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -149,6 +149,64 @@ def batch_norm(
     if result is not None:
         return result
 
+    call = check_call(x, running_mean, running_var, weight, bias, training, momentum, eps, axis, out)
+    x, dtype, axis, y, running = call.x, call.dtype, call.axis, call.y, call.running
+    eps, momentum, scale, shift, channels = call.eps, call.momentum, call.weight, call.bias, call.channels
+    if training:
+        _arguments.several_values(call.values, "channel")
+
+    mean = np.zeros(channels, dtype) if return_stats else None
+    rstd = np.zeros(channels, dtype) if return_stats else None
+    if running is not None and not training:
+        known = _running.compact(running, dtype)
+        if x.size:
+            _running.normalize(x, y, axis, known, scale, shift, eps)
+        if mean is not None and rstd is not None:
+            mean[:], rstd[:] = known[0], _running.rstd(known[1], eps)
+    elif x.size:
+        updated = running if momentum else None
+        _normalize_channels(x, y, axis, scale, shift, eps, mean, rstd, updated, momentum, unbiased, dtype)
+    y = y if out is None else out
+    return y if mean is None or rstd is None else (y, mean, rstd)
+
+
+class Call(NamedTuple):
+    """The checked arguments of a call: ready parameters, running statistics as given, and where y goes."""
+
+    x: Array
+    dtype: np.dtype[Any]
+    axis: int
+    weight: Array | None
+    bias: Array | None
+    running: tuple[Array, Array] | None
+    momentum: float
+    eps: float
+    y: Array
+
+    @property
+    def channels(self) -> int:
+        """The number of channels."""
+        return self.x.shape[self.axis]
+
+    @property
+    def values(self) -> int:
+        """The number of values of a channel."""
+        return math.prod(self.x.shape[: self.axis] + self.x.shape[self.axis + 1 :])
+
+
+def check_call(
+    x: ArrayLike,
+    running_mean: ArrayLike | None,
+    running_var: ArrayLike | None,
+    weight: ArrayLike | None,
+    bias: ArrayLike | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    axis: int,
+    out: Array | None,
+) -> Call:
+    """Check what batch norm is given, over one process or several."""
     x, dtype = _arguments.floating("x", x)
     axis = _arguments.channel_axis(x, axis, first=0)
     channels = x.shape[axis]
@@ -166,25 +224,10 @@ def batch_norm(
         weight=weight,
         bias=bias,
     )
-    if training:
-        _arguments.several_values(math.prod(x.shape[:axis] + x.shape[axis + 1 :]), "channel")
     y = _arguments.output(
         out, x, weight=weight, bias=bias, running_mean=running_mean, running_var=running_var
     )
-
-    mean = np.zeros(channels, dtype) if return_stats else None
-    rstd = np.zeros(channels, dtype) if return_stats else None
-    if running is not None and not training:
-        known = _running.compact(running, dtype)
-        if x.size:
-            _running.normalize(x, y, axis, known, scale, shift, eps)
-        if mean is not None and rstd is not None:
-            mean[:], rstd[:] = known[0], _running.rstd(known[1], eps)
-    elif x.size:
-        updated = running if momentum else None
-        _normalize_channels(x, y, axis, scale, shift, eps, mean, rstd, updated, momentum, unbiased, dtype)
-    y = y if out is None else out
-    return y if mean is None or rstd is None else (y, mean, rstd)
+    return Call(x, dtype, axis, scale, shift, running, momentum, eps, y)
 
 
 def _normalize_channels(

@@ -86,6 +86,14 @@ static inline cnorm_status check_arrays(region y, region x, const region *writte
     return check_overlaps(y, x, written, n_written, read, n_read);
 }
 
+/* Numbers of double (n of them) beside an array of m elements: one of the two is written. */
+static inline cnorm_status check_apart(const double *numbers, size_t n, const real *data, size_t m)
+{
+    uintptr_t p = (uintptr_t)numbers, q = (uintptr_t)data;
+    bool overlap = numbers && data && p < q + m * sizeof(real) && q < p + n * sizeof(double);
+    return overlap ? CNORM_ERROR_OVERLAP : CNORM_OK;
+}
+
 /* The arrays of a backward pass: n elements, statistics and parameters. dx, dweight and dbias may be absent. */
 typedef struct {
     const real *dx, *dweight, *dbias, *dy, *x, *mean, *rstd, *weight;

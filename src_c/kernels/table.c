@@ -41,4 +41,13 @@ const CN_TABLE CN(table) = {
     .spade_backward_workspace = CN(spade_backward_workspace),
     .spade_backward = CN(spade_backward),
     .spade_inference_backward = CN(spade_inference_backward),
+    .sync_batch_norm_moments_workspace = CN(sync_batch_norm_moments_workspace),
+    .sync_batch_norm_moments = CN(sync_batch_norm_moments),
+    .sync_batch_norm_merge = CN(sync_batch_norm_merge),
+    .sync_batch_norm_apply_workspace = CN(sync_batch_norm_apply_workspace),
+    .sync_batch_norm_apply = CN(sync_batch_norm_apply),
+    .sync_batch_norm_backward_sums_workspace = CN(sync_batch_norm_backward_sums_workspace),
+    .sync_batch_norm_backward_sums = CN(sync_batch_norm_backward_sums),
+    .sync_batch_norm_backward_apply_workspace = CN(sync_batch_norm_backward_apply_workspace),
+    .sync_batch_norm_backward_apply = CN(sync_batch_norm_backward_apply),
 };

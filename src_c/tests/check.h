@@ -24,4 +24,7 @@ check_result check_spade_f64(void);
 int check_backward_errors_f32(void); /* failures */
 int check_backward_errors_f64(void);
 
+check_result check_sync_batch_norm_f32(void);
+check_result check_sync_batch_norm_f64(void);
+
 #endif
