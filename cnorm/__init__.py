@@ -5,6 +5,7 @@ from cnorm._config import cache_limit, isa, isa_levels, set_cache_limit, set_isa
 from cnorm._gradients import Gradients
 from cnorm._threads import get_num_threads, num_threads, set_num_threads
 from cnorm._version import __version__
+from cnorm._whitening import WhitenFactors
 from cnorm.layers import (
     BatchNorm1d,
     BatchNorm2d,
@@ -15,6 +16,7 @@ from cnorm.layers import (
     InstanceNorm3d,
     LayerNorm,
     RMSNorm,
+    Whitening,
 )
 from cnorm.ops.batch_norm import batch_norm
 from cnorm.ops.batch_norm_backward import batch_norm_backward
@@ -26,6 +28,8 @@ from cnorm.ops.layer_norm import layer_norm
 from cnorm.ops.layer_norm_backward import layer_norm_backward
 from cnorm.ops.rms_norm import rms_norm
 from cnorm.ops.rms_norm_backward import rms_norm_backward
+from cnorm.ops.whiten import whiten
+from cnorm.ops.whiten_backward import WhitenGradients, whiten_backward
 
 __all__ = [
     "BatchNorm1d",
@@ -38,6 +42,9 @@ __all__ = [
     "InstanceNorm3d",
     "LayerNorm",
     "RMSNorm",
+    "WhitenFactors",
+    "WhitenGradients",
+    "Whitening",
     "__version__",
     "backend",
     "batch_norm",
@@ -59,4 +66,6 @@ __all__ = [
     "set_isa",
     "set_num_threads",
     "show_config",
+    "whiten",
+    "whiten_backward",
 ]

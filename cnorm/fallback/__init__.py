@@ -10,6 +10,7 @@ from cnorm.fallback.layer_norm import layer_norm
 from cnorm.fallback.layer_norm_backward import layer_norm_backward
 from cnorm.fallback.rms_norm import rms_norm
 from cnorm.fallback.rms_norm_backward import rms_norm_backward
+from cnorm.fallback.whiten import whiten_apply, whiten_covariance
 
 __all__ = [
     "batch_norm_backward",
@@ -23,4 +24,6 @@ __all__ = [
     "layer_norm_backward",
     "rms_norm",
     "rms_norm_backward",
+    "whiten_apply",
+    "whiten_covariance",
 ]

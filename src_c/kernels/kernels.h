@@ -60,4 +60,15 @@ void CN(batch_norm_backward)(real *dx, real *dweight, real *dbias, const real *d
 
 void CN(copy)(real *y, const real *x, size_t n, cn_work work);
 
+size_t CN(whiten_covariance_workspace)(size_t batch, size_t channels, size_t spatial, size_t groups, bool two,
+                                       bool last);
+void CN(whiten_covariance)(double *mean, double *peak, double *covariance, const real *x, const real *other,
+                           size_t batch, size_t channels, size_t spatial, size_t groups, bool last, cn_work work,
+                           void *workspace);
+
+size_t CN(whiten_apply_workspace)(size_t batch, size_t channels, size_t spatial, size_t groups, bool two, bool last);
+void CN(whiten_apply)(real *y, const real *x, const double *mean, const double *matrix, const real *other,
+                      const double *other_mean, const double *other_matrix, size_t batch, size_t channels,
+                      size_t spatial, size_t groups, bool last, cn_work work, void *workspace);
+
 #endif

@@ -26,4 +26,8 @@ const CN_TABLE CN(table) = {
     .batch_norm_backward_workspace = CN(batch_norm_backward_workspace),
     .batch_norm_backward = CN(batch_norm_backward),
     .copy = CN(copy),
+    .whiten_covariance_workspace = CN(whiten_covariance_workspace),
+    .whiten_covariance = CN(whiten_covariance),
+    .whiten_apply_workspace = CN(whiten_apply_workspace),
+    .whiten_apply = CN(whiten_apply),
 };

@@ -1,0 +1,320 @@
+/* Whitening's statistics (Huang et al. 2018): mean and covariance of channels over batch and space, within groups.
+ *
+ *     mean[c] = average of x[c]        covariance[g][i][j] = average of (x[i] - mean[i]) * (x[j] - mean[j])
+ *
+ * and, for the backward pass, the covariance of the channels of x with those of another array of the same shape.
+ *
+ * Passes: x is read once from memory, 1S (both arrays: 2S). A block of columns is packed with its channels side by side,
+ * centred in the cache by its own mean, and multiplied with itself, or with the other array's block, in tiles (tile.h).
+ * Of x with itself the tiles above the diagonal are enough. Blocks are merged by Chan's formula for matrices: with the
+ * distance D of a block's mean from that of the n columns so far, of k columns,
+ *
+ *     M2 += M2 of the block + D D^T n k / (n + k)
+ *
+ * The shift a block was centred by is its mean rounded to `real`; what that left is subtracted, k delta delta^T, so
+ * constant channels have rows of exact zeros.
+ * Split: a task takes a piece of the blocks of one group; pieces are merged in order. Their number depends on the
+ * problem's size alone, and so does a block's: the bits are those of one thread. A channel with a non-finite value
+ * spoils its own group's results only.
+ */
+#include "kernels.h"
+#include "whiten_block.h"
+
+#define TASKS_WANTED 16
+#define BLOCKS_PER_PIECE 8
+#define PIECE_ACCS ((size_t)1 << 20) /* of all the matrices of a group's pieces together */
+
+/* One of the two arrays in a piece: its block, and by channel its mean in two words, its largest distance from the mean,
+ * and of the present block the mean's distance from it in two parts. */
+typedef struct {
+    const real *x;
+    real *block, *shift;
+    acc *mean, *lost, *peak, *delta, *step;
+} side;
+
+typedef struct {
+    side a, b;
+    acc *m2, *m2_lost;
+    acc count;
+} piece;
+
+typedef struct {
+    const real *x, *other;
+    double *mean, *peak, *covariance;
+    whiten_shape shape;
+    size_t pieces;
+    char *workspace;
+} covariance_job;
+
+static size_t piece_count(const whiten_shape *s)
+{
+    size_t n = TASKS_WANTED / (s->groups ? s->groups : 1), width = padded_channels(s);
+    size_t by_blocks = block_count(s) / BLOCKS_PER_PIECE, by_memory = PIECE_ACCS / (width ? width * width : 1);
+    n = n < by_blocks ? n : by_blocks;
+    n = n < by_memory ? n : by_memory;
+    return n ? n : 1;
+}
+
+static size_t side_bytes(const whiten_shape *s)
+{
+    size_t width = padded_channels(s);
+    return 5 * width * sizeof(acc) + padded((block_columns(s) + 1) * width * sizeof(real), sizeof(acc));
+}
+
+static size_t matrix_bytes(const whiten_shape *s)
+{
+    return (sizeof(real) == sizeof(acc) ? 2 : 1) * padded_channels(s) * padded_channels(s) * sizeof(acc);
+}
+
+static size_t piece_bytes(const whiten_shape *s, bool two) { return matrix_bytes(s) + (two ? 2 : 1) * side_bytes(s); }
+
+size_t CN(whiten_covariance_workspace)(size_t batch, size_t channels, size_t spatial, size_t groups, bool two,
+                                       bool last)
+{
+    whiten_shape s = {batch, channels, spatial, groups, last};
+    return groups * piece_count(&s) * piece_bytes(&s, two);
+}
+
+static side make_side(const covariance_job *job, const real *x, char *memory)
+{
+    size_t width = padded_channels(&job->shape);
+    acc *words = (acc *)memory;
+    real *block = (real *)(words + 5 * width);
+    return (side){
+        x, block + width, block, words, words + width, words + 2 * width, words + 3 * width, words + 4 * width};
+}
+
+static piece make_piece(const covariance_job *job, size_t task)
+{
+    const whiten_shape *s = &job->shape;
+    char *memory = job->workspace + task * piece_bytes(s, job->other != NULL);
+    piece p = {.m2 = (acc *)memory, .m2_lost = (acc *)memory};
+    if (sizeof(real) == sizeof(acc))
+        p.m2_lost += padded_channels(s) * padded_channels(s);
+    memory += matrix_bytes(s);
+    p.a = make_side(job, job->x, memory);
+    p.b = job->other ? make_side(job, job->other, memory + side_bytes(s)) : p.a;
+    return p;
+}
+
+/* Channels first: squares are turned so that the channels of a column lie side by side. */
+CN_INLINE void turn(real *block, size_t width, const real *x, size_t channel, size_t rows, size_t cols)
+{
+    for (size_t j = 0; j < cols; j++)
+        for (size_t i = 0; i < rows; i++)
+            block[j * width + i] = x[i * channel + j];
+}
+
+static void pack_turned(real *block, size_t width, const real *x, size_t channel, size_t channels, size_t columns)
+{
+    for (size_t c = 0; c < width; c += CHANNEL_PAD) {
+        size_t rows = c >= channels ? 0 : channels - c < CHANNEL_PAD ? channels - c : CHANNEL_PAD;
+        for (size_t k = 0; k < columns; k += CHANNEL_PAD) {
+            size_t cols = columns - k < CHANNEL_PAD ? columns - k : CHANNEL_PAD;
+            real *to = block + k * width + c;
+            if (rows == CHANNEL_PAD && cols == CHANNEL_PAD) {
+                turn(to, width, x + c * channel + k, channel, CHANNEL_PAD, CHANNEL_PAD);
+                continue;
+            }
+            turn(to, width, x + c * channel + k, channel, rows, cols);
+            for (size_t j = 0; j < cols; j++)
+                memset(to + j * width + rows, 0, (CHANNEL_PAD - rows) * sizeof(real));
+        }
+    }
+}
+
+static void pack(const side *a, const whiten_shape *s, size_t group, size_t first, size_t n)
+{
+    size_t width = padded_channels(s), channels = group_channels(s);
+    for (size_t k = 0, m; k < n; k += m) {
+        stretch t = next_stretch(s, group, first + k, n - k);
+        m = t.columns;
+        real *block = a->block + k * width;
+        if (!s->last) {
+            pack_turned(block, width, a->x + t.at, t.channel, channels, m);
+            continue;
+        }
+        for (size_t r = 0; r < m; r++, block += width) {
+            memcpy(block, a->x + t.at + r * t.column, channels * sizeof(real));
+            memset(block + channels, 0, (width - channels) * sizeof(real));
+        }
+    }
+}
+
+/* sum[c] += the sum over the block of x - shift; the difference takes x's place if `replace`, and peak sees it. */
+static void shift_block(real *block, const real *shift, acc *sum, acc *peak, size_t width, size_t n, bool replace)
+{
+    size_t k = 0;
+    for (; k + TREE <= n; k += TREE) {
+        real *p0 = block + k * width, *p1 = p0 + width, *p2 = p1 + width, *p3 = p2 + width;
+#pragma omp simd
+        for (size_t c = 0; c < width; c++) {
+            real d0 = p0[c] - shift[c], d1 = p1[c] - shift[c], d2 = p2[c] - shift[c], d3 = p3[c] - shift[c];
+            sum[c] += (acc)((d0 + d1) + (d2 + d3));
+            if (replace) {
+                real m0 = (real)fabs(d0) > (real)fabs(d1) ? (real)fabs(d0) : (real)fabs(d1);
+                real m1 = (real)fabs(d2) > (real)fabs(d3) ? (real)fabs(d2) : (real)fabs(d3);
+                acc m = m0 > m1 ? m0 : m1;
+                peak[c] = m > peak[c] ? m : peak[c];
+                p0[c] = d0, p1[c] = d1, p2[c] = d2, p3[c] = d3;
+            }
+        }
+    }
+    for (; k < n; k++)
+        for (size_t c = 0; c < width; c++) {
+            real d = block[k * width + c] - shift[c];
+            sum[c] += (acc)d;
+            if (replace) {
+                peak[c] = (acc)fabs(d) > peak[c] ? (acc)fabs(d) : peak[c];
+                block[k * width + c] = d;
+            }
+        }
+}
+
+/* Centres the block by its mean, rounded, and merges its mean. Afterwards delta is what the rounding left, and step the
+ * distance from the mean so far. */
+static void centre_block(const side *a, size_t width, acc count, size_t n)
+{
+    memcpy(a->shift, a->block, width * sizeof(real)); /* the first column is as good a guess as any */
+    memset(a->delta, 0, width * sizeof(acc));
+    shift_block(a->block, a->shift, a->delta, a->peak, width, n, false);
+    for (size_t c = 0; c < width; c++)
+        a->shift[c] = (real)((acc)a->shift[c] + a->delta[c] / (acc)n);
+    memset(a->delta, 0, width * sizeof(acc));
+    shift_block(a->block, a->shift, a->delta, a->peak, width, n, true);
+    memset(a->block + n * width, 0, (padded(n, TREE) - n) * width * sizeof(real));
+    for (size_t c = 0; c < width; c++) {
+        a->delta[c] /= (acc)n;
+        a->step[c] = ((acc)a->shift[c] - a->mean[c]) + (a->delta[c] - a->lost[c]);
+    }
+    for (size_t c = 0; c < width; c++) {
+        if (count == 0) {
+            a->mean[c] = (acc)a->shift[c], a->lost[c] = a->delta[c], a->step[c] = 0;
+            continue;
+        }
+        a->lost[c] += two_sum(&a->mean[c], a->step[c] * ((acc)n / (count + (acc)n)));
+        a->peak[c] = fabs(a->step[c]) > a->peak[c] ? fabs(a->step[c]) : a->peak[c];
+    }
+}
+
+/* m2 += factor * step step^T - n delta delta^T, where it is used: the part below the diagonal is not, of x with itself. */
+static void add_means(piece *p, size_t width, bool two, acc factor, acc n)
+{
+    for (size_t i = 0; i < width; i++) {
+        acc *m2 = p->m2 + i * width, *lost = p->m2_lost + i * width;
+        acc between = factor * p->a.step[i], within = n * p->a.delta[i];
+        if (between == 0 && within == 0)
+            continue;
+        const acc *step = p->b.step, *delta = p->b.delta;
+#pragma omp simd
+        for (size_t j = two ? 0 : i; j < width; j++)
+            add_to(&m2[j], &lost[j], between * step[j] - within * delta[j]);
+    }
+}
+
+static void take_block(piece *p, const covariance_job *job, size_t group, size_t first, size_t n)
+{
+    size_t width = padded_channels(&job->shape);
+    bool two = job->other != NULL;
+    pack(&p->a, &job->shape, group, first, n);
+    centre_block(&p->a, width, p->count, n);
+    if (two) {
+        pack(&p->b, &job->shape, group, first, n);
+        centre_block(&p->b, width, p->count, n);
+    }
+    for (size_t i = 0; i < group_channels(&job->shape); i += TILE_ROWS)
+        for (size_t j = two ? 0 : i / TILE_COLS * TILE_COLS; j < width; j += TILE_COLS)
+            add_tile(p->m2 + i * width + j, p->m2_lost + i * width + j, width, (operand){p->a.block + i, width, 1},
+                     (operand){p->b.block + j, width, 1}, padded(n, TREE));
+    add_means(p, width, two, p->count * (acc)n / (p->count + (acc)n), (acc)n);
+    p->count += (acc)n;
+}
+
+static void take_piece(void *argument, size_t task)
+{
+    const covariance_job *job = argument;
+    const whiten_shape *s = &job->shape;
+    piece p = make_piece(job, task);
+    memset(p.m2, 0, piece_bytes(s, job->other != NULL));
+    size_t group = task / job->pieces, number = task % job->pieces, blocks = block_count(s);
+    size_t from = blocks * number / job->pieces, to = blocks * (number + 1) / job->pieces, n = block_columns(s);
+    for (size_t first = from * n; first < to * n && first < column_count(s); first += n)
+        take_block(&p, job, group, first, column_count(s) - first < n ? column_count(s) - first : n);
+}
+
+static acc columns_of(const covariance_job *job, size_t number)
+{
+    size_t n = block_columns(&job->shape), blocks = block_count(&job->shape), all = column_count(&job->shape);
+    size_t from = blocks * number / job->pieces * n, to = blocks * (number + 1) / job->pieces * n;
+    return (acc)((to < all ? to : all) - (from < all ? from : all));
+}
+
+/* The mean of the columns of `from` joins that of `to`. */
+static void merge_side(side *to, const side *from, size_t width, acc count, acc more)
+{
+    for (size_t c = 0; c < width; c++) {
+        to->step[c] = (from->mean[c] - to->mean[c]) + (from->lost[c] - to->lost[c]);
+        to->lost[c] += two_sum(&to->mean[c], to->step[c] * (more / (count + more)));
+        acc peak = fabs(to->step[c]) > from->peak[c] ? fabs(to->step[c]) : from->peak[c];
+        to->peak[c] = peak > to->peak[c] ? peak : to->peak[c];
+    }
+}
+
+static void merge_pieces(piece *to, const piece *from, size_t width, bool two, acc more)
+{
+    merge_side(&to->a, &from->a, width, to->count, more);
+    if (two)
+        merge_side(&to->b, &from->b, width, to->count, more);
+    for (size_t i = 0; i < width * width; i++) {
+        add_to(&to->m2[i], &to->m2_lost[i], from->m2[i]);
+        if (sizeof(real) == sizeof(acc))
+            to->m2_lost[i] += from->m2_lost[i];
+    }
+    add_means(to, width, two, to->count * more / (to->count + more), 0);
+    to->count += more;
+}
+
+static void write_side(const covariance_job *job, const side *a, size_t group, size_t which)
+{
+    size_t channels = job->shape.channels, d = group_channels(&job->shape), c = group * d;
+    memcpy(job->mean + 2 * which * channels + c, a->mean, d * sizeof(acc));
+    memcpy(job->mean + (2 * which + 1) * channels + c, a->lost, d * sizeof(acc));
+    memcpy(job->peak + which * channels + c, a->peak, d * sizeof(acc));
+}
+
+static void write_group(const covariance_job *job, const piece *p, size_t group)
+{
+    size_t d = group_channels(&job->shape), width = padded_channels(&job->shape);
+    double *covariance = job->covariance + group * d * d;
+    for (size_t i = 0; i < d; i++)
+        for (size_t j = job->other ? 0 : i; j < d; j++) {
+            acc m2 = p->m2[i * width + j];
+            if (sizeof(real) == sizeof(acc))
+                m2 += p->m2_lost[i * width + j];
+            covariance[i * d + j] = m2 / p->count;
+            if (!job->other)
+                covariance[j * d + i] = covariance[i * d + j];
+        }
+    write_side(job, &p->a, group, 0);
+    if (job->other)
+        write_side(job, &p->b, group, 1);
+}
+
+void CN(whiten_covariance)(double *mean, double *peak, double *covariance, const real *x, const real *other,
+                           size_t batch, size_t channels, size_t spatial, size_t groups, bool last, cn_work work,
+                           void *workspace)
+{
+    covariance_job job = {x, other, mean, peak, covariance, {batch, channels, spatial, groups, last}, 0, workspace};
+    job.pieces = piece_count(&job.shape);
+    size_t width = padded_channels(&job.shape);
+    cn_parallel_for(groups * job.pieces, work, take_piece, &job);
+    for (size_t g = 0; g < groups; g++) {
+        piece total = make_piece(&job, g * job.pieces);
+        total.count = columns_of(&job, 0);
+        for (size_t i = 1; i < job.pieces; i++) {
+            piece part = make_piece(&job, g * job.pieces + i);
+            merge_pieces(&total, &part, width, other != NULL, columns_of(&job, i));
+        }
+        write_group(&job, &total, g);
+    }
+}
