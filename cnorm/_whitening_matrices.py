@@ -43,7 +43,8 @@ def factorise(covariance: Array, eps: Array, method: str, n_iterations: int, rou
     else:
         values, vectors = _spectrum(known, eps, d * roundoff)
         rows = _inverse_root(values)[:, :, np.newaxis] * vectors.transpose(0, 2, 1)
-        factors = Factors(vectors @ rows if method == "zca" else rows, values, vectors)
+        matrix = _symmetric_root(vectors, rows, known) if method == "zca" else np.ascontiguousarray(rows)
+        factors = Factors(matrix, values, vectors)
     factors.matrix[~finite] = np.nan
     return factors
 
@@ -63,7 +64,7 @@ def gradient(dmatrix: Array, factors: Factors, method: str, n_iterations: int, r
         vectors, turned = factors.vectors, _transposed(factors.vectors)
         inner = in_basis(dmatrix @ vectors, vectors, factors.values, roundoff)
         result = vectors @ inner @ turned
-    result = (result + _transposed(result)) / 2
+    result = np.ascontiguousarray(result + _transposed(result)) / 2
     result[~np.isfinite(factors.matrix).all(axis=(1, 2))] = np.nan
     return result
 
@@ -93,6 +94,14 @@ def _inverse_root(values: Array) -> Array:
     return np.where(values > 0, 1 / np.sqrt(values), 0.0)
 
 
+def _symmetric_root(vectors: Array, rows: Array, covariance: Array) -> Array:
+    """``U L^-1/2 U^T``, in which a constant channel has exactly no part in the others."""
+    constant = np.diagonal(covariance, axis1=1, axis2=2) == 0
+    alone = constant[:, :, np.newaxis] | constant[:, np.newaxis, :]
+    product: Array = vectors @ rows
+    return np.where(alone & ~np.eye(covariance.shape[1], dtype=bool), 0.0, product)
+
+
 def _zca_gradient(product: Array, vectors: Array, values: Array, _: float) -> Array:
     """In the basis of the eigenvectors: times the divided differences of 1/sqrt, which need no difference."""
     r = _inverse_root(values)
@@ -117,12 +126,12 @@ def _pca_gradient(product: Array, _: Array, values: Array, roundoff: float) -> A
 
 
 def _inverse_cholesky(sigma: Array, eps: float, cut: float) -> Array:
-    """Inverse of the lower factor; rows of channels that the ones before determine are 0."""
+    """Inverse of the lower factor; with ``eps = 0``, rows of channels that the ones before determine are 0."""
     try:
         lower = np.linalg.cholesky(sigma)
     except np.linalg.LinAlgError:
-        lower = _careful_cholesky(sigma, eps, cut)
-    if eps == 0 and (np.diag(lower) ** 2 <= cut * np.diag(sigma)).any():
+        lower = np.zeros_like(sigma)
+    if (np.diag(lower) ** 2 <= cut * np.diag(sigma)).any():
         lower = _careful_cholesky(sigma, eps, cut)
     dependent = np.diag(lower) == 0
     lower[dependent, dependent] = 1
@@ -132,16 +141,18 @@ def _inverse_cholesky(sigma: Array, eps: float, cut: float) -> Array:
 
 
 def _careful_cholesky(sigma: Array, eps: float, cut: float) -> Array:
-    """Lower factor of what is positive semidefinite but for rounding: pivots are at least eps, or 0."""
+    """Lower factor of what is positive semidefinite but for rounding.
+
+    Where the channels before leave nothing of a channel's variance but rounding errors, it has eps left, and
+    nothing in common with the channels behind it.
+    """
     rest, lower = sigma.copy(), np.zeros_like(sigma)
     for i in range(len(sigma)):
-        pivot = max(rest[i, i], eps)
-        if eps == 0 and pivot <= cut * sigma[i, i]:
-            continue
-        lower[i:, i] = rest[i:, i] / np.sqrt(pivot)
-        lower[i, i] = np.sqrt(pivot)
-        rest[i:, i:] -= np.outer(lower[i:, i], lower[i:, i])
-    lower[np.diag(lower) == 0] = 0
+        if rest[i, i] > cut * sigma[i, i]:
+            lower[i:, i] = rest[i:, i] / np.sqrt(rest[i, i])
+            rest[i:, i:] -= np.outer(lower[i:, i], lower[i:, i])
+        else:
+            lower[i, i] = np.sqrt(eps)
     return lower
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from cnorm.fallback.batch_norm import channels_leading
 from cnorm.fallback.moments import Array, row_mean
 
-COLUMNS = 1024  # whose products are summed by themselves: long sums would gather rounding errors
+COLUMNS = 128  # whose products are summed by themselves: long sums would gather rounding errors
 
 
 def _centred(x: Array, channels_last: bool, groups: int, mean: Array, peak: Array) -> Array:
@@ -30,11 +30,13 @@ def whiten_covariance(
     a = b = _centred(x, channels_last, groups, mean[:2], peak[0])
     if other is not None:
         b = _centred(other, channels_last, groups, mean[2:], peak[1])
-    total = np.zeros_like(covariance)
+    total, lost = np.zeros_like(covariance), np.zeros_like(covariance)
     for start in range(0, a.shape[2], COLUMNS):
         some = slice(start, start + COLUMNS)
-        total += a[..., some] @ b[..., some].transpose(0, 2, 1)
-    covariance[:] = total / a.shape[2]
+        part = a[..., some] @ b[..., some].transpose(0, 2, 1)
+        before, total = total, total + part
+        lost += (before - (total - (total - before))) + (part - (total - before))  # Knuth's two-sum
+    covariance[:] = (total + lost) / a.shape[2]
 
 
 def _mapped(x: Array, mean: Array, matrix: Array, channels_last: bool) -> Array:
