@@ -12,13 +12,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cnorm import _backend, _layouts
+from cnorm import _arguments, _backend, _layouts
 
 Array = NDArray[Any]
 DType = np.dtype[Any]
 
-#: Spreads between 2**-k and 2**k need no scaling: half the exponents' range is left for what is smaller.
-SAFE_EXPONENT = {np.dtype(np.float32): 40, np.dtype(np.float64): 400}
+#: Spreads between 2**-k and 2**k need no scaling: the gradients take their sixth power. Only products of two
+#: differences are computed in float32, and leave room for what is smaller than the largest.
+SAFE_EXPONENT = {np.dtype(np.float32): 40, np.dtype(np.float64): 150}
+MOST_ITERATIONS = 100
 
 
 class WhitenFactors(NamedTuple):
@@ -107,6 +109,14 @@ class Batch:
             second = None if other is None else other.data
             _backend.active.whiten_covariance(self.data, second, self.last, mean, peak, covariance)
         return mean, peak, covariance
+
+
+def iterations(value: Any) -> int:
+    """Check a number of Newton-Schulz iterations."""
+    count = _arguments.integer("n_iterations", value)
+    if not 1 <= count <= MOST_ITERATIONS:
+        raise ValueError(f"n_iterations: expected 1 to {MOST_ITERATIONS}, got {count}")
+    return count
 
 
 def exponents_of(spread: Array, eps: float, dtype: DType) -> NDArray[np.int64]:

@@ -126,7 +126,7 @@ def _pca_gradient(product: Array, _: Array, values: Array, roundoff: float) -> A
 
 
 def _inverse_cholesky(sigma: Array, eps: float, cut: float) -> Array:
-    """Inverse of the lower factor; with ``eps = 0``, rows of channels that the ones before determine are 0."""
+    """Inverse of the lower factor. With ``eps = 0``, rows of channels that others determine are 0."""
     try:
         lower = np.linalg.cholesky(sigma)
     except np.linalg.LinAlgError:

@@ -120,7 +120,9 @@ def test_the_result_is_white(method: str, dtype: Any) -> None:
 def test_newton_approaches_zca() -> None:
     x = mixed((500, 8), 1, np.float64)
     wanted = cnorm.whiten(x, method="zca")
-    errors = [np.abs(cnorm.whiten(x, method="newton", n_iterations=t) - wanted).max() for t in (3, 6, 20, 100)]
+    errors = [
+        np.abs(cnorm.whiten(x, method="newton", n_iterations=t) - wanted).max() for t in (3, 6, 20, 100)
+    ]
     assert errors[0] > errors[1] > errors[2]
     assert errors[2] < 1e-12
     assert errors[3] < 1e-12, "rounding errors do not grow with the iterations"
@@ -173,7 +175,9 @@ def test_constant_channels_give_exactly_zero(value: float, eps: float, method: s
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("eps", [0.0, 1e-12, 1e-5])
-@pytest.mark.parametrize("kind", ["fewer values than channels", "equal channels", "a sum of others", "one value"])
+@pytest.mark.parametrize(
+    "kind", ["fewer values than channels", "equal channels", "a sum of others", "one value"]
+)
 def test_singular_covariances_stay_finite(kind: str, eps: float, method: str, dtype: Any) -> None:
     x = mixed((40, 8), 1, dtype, 3)
     if kind == "fewer values than channels":
@@ -219,7 +223,9 @@ def digest(*arrays: np.ndarray) -> str:
     return hashlib.sha256(b"".join(a.tobytes() for a in arrays)).hexdigest()
 
 
-@pytest.mark.parametrize(("shape", "axis", "groups"), [((40, 33, 51), 1, 1), ((4000, 20), 1, 2), ((6, 700, 12), -1, 4)])
+@pytest.mark.parametrize(
+    ("shape", "axis", "groups"), [((40, 33, 51), 1, 1), ((4000, 20), 1, 2), ((6, 700, 12), -1, 4)]
+)
 def test_bits_are_those_of_one_thread_on_every_level(
     shape: tuple[int, ...], axis: int, groups: int, dtype: Any
 ) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cnorm import _arguments, _whitening_matrices
+from cnorm import _arguments, _whitening, _whitening_matrices
 from cnorm._gradients import Gradients
 from cnorm.layers import _checks
 from cnorm.layers.layer import Layer
@@ -103,7 +103,7 @@ class Whitening(Layer):
         self.groups = _arguments.groups(groups, self.num_features, "groups")
         self.eps = _arguments.epsilon(eps)
         self.momentum = None if momentum is None else _arguments.number("momentum", momentum)
-        self.n_iterations = _arguments.integer("n_iterations", n_iterations)
+        self.n_iterations = _whitening.iterations(n_iterations)
         self.track_running_stats = bool(track_running_stats)
         self.axis = _arguments.integer("axis", axis)
         _, compute = _checks.dtypes(dtype)

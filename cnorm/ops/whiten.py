@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-MOST_ITERATIONS = 100
-
 
 @overload
 def whiten(
@@ -174,7 +172,7 @@ def whiten(
     eps = _arguments.epsilon(eps)
     momentum = _arguments.number("momentum", momentum)
     method = _arguments.choice("method", method, _whitening_matrices.METHODS)
-    n_iterations = _iterations(n_iterations)
+    n_iterations = _whitening.iterations(n_iterations)
     running = _running(x, axis, count, running_mean, running_cov, bool(training))
     y = _arguments.output(out, x, running_mean=running_mean, running_cov=running_cov)
 
@@ -195,13 +193,6 @@ def whiten(
         _whitening.apply(y, form, dtype, term, None)
     y = y if out is None else out
     return (y, _unscaled_mean(mean, exponents).astype(dtype), factors) if return_stats else y
-
-
-def _iterations(value: Any) -> int:
-    count = _arguments.integer("n_iterations", value)
-    if not 1 <= count <= MOST_ITERATIONS:
-        raise ValueError(f"n_iterations: expected 1 to {MOST_ITERATIONS}, got {count}")
-    return count
 
 
 def _roundoff(dtype: np.dtype[Any]) -> float:
