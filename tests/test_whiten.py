@@ -17,7 +17,7 @@ BOUND = 6.0
 
 #: Shape, channel axis, groups: rows and columns of every remainder, channels first, last and in between.
 SHAPES = [((9, 1), 1, 1), ((70, 3), 1, 1), ((5, 4, 33), 1, 2), ((3, 7, 5, 8), -1, 4), ((700, 12), 1, 3),
-          ((7, 3, 51), 0, 1), ((40, 17), 1, 1), ((2, 20, 3, 67), 1, 1)]  # fmt: skip
+          ((7, 3, 51), 0, 1), ((40, 10), 1, 1), ((2, 18, 3, 67), 1, 2)]  # fmt: skip
 
 
 def mixed(shape: tuple[int, ...], axis: int, dtype: Any, offset: float = 0.0, seed: int = 0) -> np.ndarray:
@@ -38,7 +38,7 @@ def conditioning(exact: whitening_oracle.Exact, method: str) -> float:
 
 
 def assert_whitened(y: np.ndarray, x: np.ndarray, axis: int, groups: int, method: str, eps: float) -> None:
-    """Within (6 + d) units: u times the largest result times the conditioning; LAPACK's errors grow with d."""
+    """Within (6 + d) units, u times the largest result times the conditioning: LAPACK errs more with d."""
     for ours, group in zip(by_group(y, groups, axis), by_group(x, groups, axis), strict=True):
         exact = whitening_oracle.whiten(group, eps, method)
         unit = oracle.unit(x.dtype) * np.abs(exact.y).max() * conditioning(exact, method)
@@ -175,12 +175,10 @@ def test_constant_channels_give_exactly_zero(value: float, eps: float, method: s
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("eps", [0.0, 1e-12, 1e-5])
-@pytest.mark.parametrize(
-    "kind", ["fewer values than channels", "equal channels", "a sum of others", "one value"]
-)
+@pytest.mark.parametrize("kind", ["fewer values", "equal channels", "a sum of others", "one value"])
 def test_singular_covariances_stay_finite(kind: str, eps: float, method: str, dtype: Any) -> None:
     x = mixed((40, 8), 1, dtype, 3)
-    if kind == "fewer values than channels":
+    if kind == "fewer values":
         x = x[:5]
     elif kind == "equal channels":
         x[:, 6] = x[:, 1]

@@ -1,4 +1,4 @@
-"""whiten_backward: PyTorch's automatic gradients, finite differences, extended precision, and the promises."""
+"""whiten_backward: PyTorch's automatic gradients, finite differences, extended precision, the promises."""
 
 from __future__ import annotations
 

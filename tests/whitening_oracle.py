@@ -1,7 +1,7 @@
-"""Whitening in extended precision, on (channels, columns) of one group, by algorithms unlike those of cnorm.
+"""Whitening in extended precision, on (channels, columns) of one group, by other algorithms than cnorm's.
 
-Eigenvalues by Jacobi's rotations, the Cholesky factor and its inverse element by element, IterNorm's iteration
-as published. Gradients: the formulas of docs/whitening.md, which test_whiten_backward.py compares with
+Eigenvalues by Jacobi's rotations, the Cholesky factor and its inverse element by element, IterNorm's
+iteration as published. Gradients: the formulas of docs/whitening.md, which test_whiten_backward.py compares with
 PyTorch's automatic ones and with finite differences.
 """
 
@@ -17,7 +17,7 @@ Array = NDArray[Any]
 Long = np.longdouble
 
 METHODS = ("zca", "pca", "cholesky", "newton")
-SWEEPS = 30
+SWEEPS = 30  # at most; each squares what is left beside the diagonal
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,7 @@ def jacobi(matrix: Array) -> tuple[Array, Array]:
     """Eigenvalues, descending, and eigenvectors (columns) whose largest component is positive."""
     a, vectors = matrix.astype(Long), np.eye(len(matrix), dtype=Long)
     for _ in range(SWEEPS):
+        before = a
         for p in range(len(a)):
             for q in range(p + 1, len(a)):
                 if np.abs(a[p, q]) <= 1e-30 * np.sqrt(np.abs(a[p, p] * a[q, q])):
@@ -55,6 +56,8 @@ def jacobi(matrix: Array) -> tuple[Array, Array]:
                 turn[p, q], turn[q, p] = t * c, -t * c
                 a, vectors = turn.T @ a @ turn, vectors @ turn
                 a[p, q] = a[q, p] = 0
+        if a is before:
+            break
     order = np.argsort(-np.diag(a), kind="stable")
     values, vectors = np.diag(a)[order], vectors[:, order]
     largest = np.abs(vectors).argmax(axis=0)
