@@ -1,7 +1,7 @@
 """Whitening in extended precision, on (channels, columns) of one group, by other algorithms than cnorm's.
 
 Eigenvalues by Jacobi's rotations, the Cholesky factor and its inverse element by element, IterNorm's
-iteration as published. Gradients: the formulas of docs/whitening.md, which test_whiten_backward.py compares with
+iteration as published. Gradients: the formulas of docs/whitening.md, compared in test_whiten_backward.py with
 PyTorch's automatic ones and with finite differences.
 """
 

@@ -23,8 +23,9 @@
 #define DEPTH 32
 #define TREE 4
 
-/* Packed channels are padded with zeros to a multiple of this, a multiple of every level's tile. */
-#define CHANNEL_PAD 16
+/* What vectors run along is packed in panels of this width, a multiple of every level's tile, padded with zeros: in a
+ * panel one k follows the other, so that a tile reads neighbouring lines. */
+#define PANEL 16
 
 static inline size_t padded(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
@@ -69,7 +70,8 @@ CN_INLINE void sum_tile(real *out, operand a, operand b, size_t depth)
     }
 }
 
-/* total[i * stride + j] += the sum over k < depth, a multiple of TREE. */
+/* total[i * stride + j] += the sum over k < depth, a multiple of TREE; of long sums of double data `lost` takes what the
+ * additions round away, unless it is NULL. */
 CN_INLINE void add_tile(acc *total, acc *lost, size_t stride, operand a, operand b, size_t depth)
 {
     real sum[TILE_ROWS * TILE_COLS];
@@ -77,8 +79,14 @@ CN_INLINE void add_tile(acc *total, acc *lost, size_t stride, operand a, operand
         m = depth - k < DEPTH ? depth - k : DEPTH;
         sum_tile(sum, (operand){a.data + k * a.step, a.step, a.row}, (operand){b.data + k * b.step, b.step, 1}, m);
         for (size_t i = 0; i < TILE_ROWS; i++) {
-            acc *t = total + i * stride, *lo = lost + i * stride;
+            acc *t = total + i * stride, *lo = lost ? lost + i * stride : t;
             const real *s = sum + i * TILE_COLS;
+            if (!lost) {
+#pragma omp simd
+                for (int l = 0; l < TILE_COLS; l++)
+                    t[l] += (acc)s[l];
+                continue;
+            }
 #pragma omp simd
             for (int l = 0; l < TILE_COLS; l++)
                 add_to(&t[l], &lo[l], (acc)s[l]);

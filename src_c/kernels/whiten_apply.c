@@ -15,7 +15,9 @@
 
 #define TASKS_MOST 32
 
-/* One of the two terms, with its matrix in `real`: rows of A, or of its transpose, padded with zeros. */
+static inline size_t least(size_t a, size_t b) { return a < b ? a : b; }
+
+/* One of the two terms, with its matrix in `real`, padded with zeros. */
 typedef struct {
     const real *x;
     const double *mean;
@@ -48,27 +50,13 @@ size_t CN(whiten_apply_workspace)(size_t batch, size_t channels, size_t spatial,
     return padded(n * sizeof(real), sizeof(acc));
 }
 
-static void pack_matrix(real *to, const double *from, size_t d, size_t width, bool transposed)
+/* Channels first the rows are the tiles' rows; channels last the transposed matrix is cut into panels. */
+static void pack_matrix(real *to, const double *from, size_t d, size_t width, bool last)
 {
     memset(to, 0, width * width * sizeof(real));
     for (size_t i = 0; i < d; i++)
         for (size_t j = 0; j < d; j++)
-            to[i * width + j] = (real)(transposed ? from[j * d + i] : from[i * d + j]);
-}
-
-/* n channels' worth of x - mean, or of the columns of one channel: whatever is contiguous. */
-static void centre_channels(real *to, const real *x, const real *mean, const real *lost, size_t n)
-{
-#pragma omp simd
-    for (size_t c = 0; c < n; c++)
-        to[c] = (x[c] - mean[c]) - lost[c];
-}
-
-static void centre_columns(real *to, const real *x, real mean, real lost, size_t n)
-{
-#pragma omp simd
-    for (size_t k = 0; k < n; k++)
-        to[k] = (x[k] - mean) - lost;
+            to[last ? (i / PANEL * width + j) * PANEL + i % PANEL : i * width + j] = (real)from[i * d + j];
 }
 
 /* The mean's two words in `real`: the second takes what the first one's rounding left. */
@@ -78,41 +66,63 @@ static inline void split_mean(const term *t, size_t channels, size_t c, real *hi
     *low = (real)((t->mean[c] - (acc)*high) + t->mean[channels + c]);
 }
 
-/* Channels last: rows of a column's channels. */
+/* Channels last: a row for each column, of its channels; missing channels and rows are 0. */
 static void centre_last(real *block, const term *t, const whiten_shape *s, size_t group, size_t first, size_t n)
 {
     size_t d = group_channels(s), width = padded_channels(s), at = group * d;
-    for (size_t c = 0, m; c < width; c += m) {
-        real high[CHANNEL_PAD], low[CHANNEL_PAD];
-        m = CHANNEL_PAD;
-        size_t some = c >= d ? 0 : d - c < m ? d - c : m;
+    for (size_t c = 0; c < width; c += PANEL) {
+        real high[PANEL] = {0}, low[PANEL] = {0};
+        size_t some = least(d - c, PANEL);
         for (size_t i = 0; i < some; i++)
             split_mean(t, s->channels, at + c + i, &high[i], &low[i]);
         for (size_t k = 0; k < n; k++) {
-            centre_channels(block + k * width + c, t->x + (first + k) * s->channels + at + c, high, low, some);
-            memset(block + k * width + c + some, 0, (m - some) * sizeof(real));
+            const real *x = t->x + (first + k) * s->channels + at + c;
+            real *to = block + k * width + c;
+            if (some == PANEL)
+#pragma omp simd
+                for (int i = 0; i < PANEL; i++)
+                    to[i] = (x[i] - high[i]) - low[i];
+            else
+                for (size_t i = 0; i < PANEL; i++)
+                    to[i] = i < some ? (x[i] - high[i]) - low[i] : 0;
         }
     }
     memset(block + n * width, 0, (padded(n, TILE_ROWS) - n) * width * sizeof(real));
 }
 
-/* Channels first: rows of a channel's columns, `pitch` apart. */
-static void centre_first(real *block, size_t pitch, const term *t, const whiten_shape *s, size_t group, size_t first,
+/* m columns of one channel, which begin at column k of the block. */
+static void centre_run(real *block, size_t depth, size_t k, const real *x, real high, real low, size_t m)
+{
+    for (size_t i = 0, some; i < m; i += some) {
+        size_t at = (k + i) % PANEL;
+        real *to = block + (k + i) / PANEL * PANEL * depth + at;
+        some = least(m - i, PANEL - at);
+        if (some == PANEL)
+#pragma omp simd
+            for (int l = 0; l < PANEL; l++)
+                to[l] = (x[i + (size_t)l] - high) - low;
+        else
+            for (size_t l = 0; l < some; l++)
+                to[l] = (x[i + l] - high) - low;
+    }
+}
+
+/* Channels first: panels of columns, `depth` channels each; missing channels and columns are 0. */
+static void centre_first(real *block, size_t depth, const term *t, const whiten_shape *s, size_t group, size_t first,
                          size_t n)
 {
-    size_t d = group_channels(s), at = group * d;
+    size_t d = group_channels(s), at = group * d, used = n / PANEL * PANEL;
+    memset(block + used * depth, 0, (padded(n, PANEL) - used) * depth * sizeof(real));
+    for (size_t k = 0; k < used; k += PANEL)
+        memset(block + k * depth + d * PANEL, 0, (depth - d) * PANEL * sizeof(real));
     for (size_t k = 0, m; k < n; k += m) {
         stretch run = next_stretch(s, group, first + k, n - k);
         m = run.columns;
         for (size_t c = 0; c < d; c++) {
             real high, low;
             split_mean(t, s->channels, at + c, &high, &low);
-            centre_columns(block + c * pitch + k, t->x + run.at + c * run.channel, high, low, m);
+            centre_run(block + c * PANEL, depth, k, t->x + run.at + c * run.channel, high, low, m);
         }
-    }
-    for (size_t c = 0; c < padded(d, TREE); c++) {
-        size_t used = c < d ? n : 0;
-        memset(block + c * pitch + used, 0, (pitch - used) * sizeof(real));
     }
 }
 
@@ -132,25 +142,19 @@ static void store_tile(real *y, size_t row, const acc *tile, size_t rows, size_t
 }
 
 /* The tile of y whose first row and column are i and j: channels and columns or, channels last, columns and channels. */
-static void make_tile(acc *tile, const apply_job *job, const real *blocks, size_t group, size_t pitch, size_t i,
-                      size_t j)
+static void make_tile(acc *tile, const apply_job *job, const real *blocks, size_t group, size_t i, size_t j)
 {
     const whiten_shape *s = &job->shape;
-    size_t width = padded_channels(s), depth = padded(group_channels(s), TREE);
-    acc lost[TILE_ROWS * TILE_COLS] = {0};
+    size_t width = padded_channels(s), depth = padded(group_channels(s), TREE), height = s->last ? width : depth;
     memset(tile, 0, TILE_ROWS * TILE_COLS * sizeof(acc));
     for (size_t t = 0; t < job->n_terms; t++) {
         const real *block = blocks + t * block_size(s), *matrix = job->terms[t].matrix + group * matrix_size(s);
-        operand a = {s->last ? block + i * width : matrix + i * width, 1, width};
-        operand b = {s->last ? matrix + j : block + j, s->last ? width : pitch, 1};
-        add_tile(tile, lost, TILE_COLS, a, b, depth);
+        const real *rows = s->last ? block : matrix, *panels = s->last ? matrix : block;
+        operand a = {rows + i * width, 1, width};
+        operand b = {panels + j / PANEL * PANEL * height + j % PANEL, PANEL, 1};
+        add_tile(tile, NULL, TILE_COLS, a, b, depth);
     }
-    if (sizeof(real) == sizeof(acc))
-        for (int l = 0; l < TILE_ROWS * TILE_COLS; l++)
-            tile[l] += lost[l];
 }
-
-static inline size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
 static void apply_last(const apply_job *job, const real *blocks, size_t group, size_t first, size_t n)
 {
@@ -160,7 +164,7 @@ static void apply_last(const apply_job *job, const real *blocks, size_t group, s
     acc tile[TILE_ROWS * TILE_COLS];
     for (size_t j = 0; j < d; j += TILE_COLS)
         for (size_t i = 0; i < n; i += TILE_ROWS) {
-            make_tile(tile, job, blocks, group, 0, i, j);
+            make_tile(tile, job, blocks, group, i, j);
             store_tile(y + i * s->channels + j, s->channels, tile, least(n - i, TILE_ROWS), least(d - j, TILE_COLS));
         }
 }
@@ -177,12 +181,12 @@ static void store_first(const apply_job *job, const acc *tile, size_t group, siz
     }
 }
 
-static void apply_first(const apply_job *job, const real *blocks, size_t group, size_t pitch, size_t first, size_t n)
+static void apply_first(const apply_job *job, const real *blocks, size_t group, size_t first, size_t n)
 {
     acc tile[TILE_ROWS * TILE_COLS];
     for (size_t i = 0; i < group_channels(&job->shape); i += TILE_ROWS)
         for (size_t j = 0; j < n; j += TILE_COLS) {
-            make_tile(tile, job, blocks, group, pitch, i, j);
+            make_tile(tile, job, blocks, group, i, j);
             store_first(job, tile, group, i, first + j, least(n - j, TILE_COLS));
         }
 }
@@ -191,16 +195,16 @@ static void apply_block(const apply_job *job, real *blocks, size_t number)
 {
     const whiten_shape *s = &job->shape;
     size_t group = number / block_count(s), first = number % block_count(s) * block_columns(s);
-    size_t n = least(column_count(s) - first, block_columns(s)), pitch = padded(n, CHANNEL_PAD);
+    size_t n = least(column_count(s) - first, block_columns(s)), depth = padded(group_channels(s), TREE);
     for (size_t t = 0; t < job->n_terms; t++)
         if (s->last)
             centre_last(blocks + t * block_size(s), &job->terms[t], s, group, first, n);
         else
-            centre_first(blocks + t * block_size(s), pitch, &job->terms[t], s, group, first, n);
+            centre_first(blocks + t * block_size(s), depth, &job->terms[t], s, group, first, n);
     if (s->last)
         apply_last(job, blocks, group, first, n);
     else
-        apply_first(job, blocks, group, pitch, first, n);
+        apply_first(job, blocks, group, first, n);
 }
 
 static void apply_task(void *argument, size_t task)

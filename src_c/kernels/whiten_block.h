@@ -17,7 +17,7 @@ typedef struct {
 
 static inline size_t group_channels(const whiten_shape *s) { return s->groups ? s->channels / s->groups : 0; }
 static inline size_t column_count(const whiten_shape *s) { return s->batch * s->spatial; }
-static inline size_t padded_channels(const whiten_shape *s) { return padded(group_channels(s), CHANNEL_PAD); }
+static inline size_t padded_channels(const whiten_shape *s) { return padded(group_channels(s), PANEL); }
 
 /* A multiple of DEPTH, chosen by the number of channels alone. */
 static inline size_t block_columns(const whiten_shape *s)

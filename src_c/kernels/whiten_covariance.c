@@ -98,100 +98,121 @@ static piece make_piece(const covariance_job *job, size_t task)
 }
 
 /* Channels first: squares are turned so that the channels of a column lie side by side. */
-CN_INLINE void turn(real *block, size_t width, const real *x, size_t channel, size_t rows, size_t cols)
+CN_INLINE void turn(real *panel, const real *x, size_t channel, size_t rows, size_t cols)
 {
     for (size_t j = 0; j < cols; j++)
         for (size_t i = 0; i < rows; i++)
-            block[j * width + i] = x[i * channel + j];
+            panel[j * PANEL + i] = x[i * channel + j];
 }
 
-static void pack_turned(real *block, size_t width, const real *x, size_t channel, size_t channels, size_t columns)
+/* Columns of at most PANEL channels; the others are 0. */
+static void pack_first(real *panel, const real *x, size_t channel, size_t channels, size_t columns)
 {
-    for (size_t c = 0; c < width; c += CHANNEL_PAD) {
-        size_t rows = c >= channels ? 0 : channels - c < CHANNEL_PAD ? channels - c : CHANNEL_PAD;
-        for (size_t k = 0; k < columns; k += CHANNEL_PAD) {
-            size_t cols = columns - k < CHANNEL_PAD ? columns - k : CHANNEL_PAD;
-            real *to = block + k * width + c;
-            if (rows == CHANNEL_PAD && cols == CHANNEL_PAD) {
-                turn(to, width, x + c * channel + k, channel, CHANNEL_PAD, CHANNEL_PAD);
-                continue;
-            }
-            turn(to, width, x + c * channel + k, channel, rows, cols);
-            for (size_t j = 0; j < cols; j++)
-                memset(to + j * width + rows, 0, (CHANNEL_PAD - rows) * sizeof(real));
-        }
-    }
+    size_t k = 0;
+    if (channels < PANEL)
+        memset(panel, 0, columns * PANEL * sizeof(real));
+    else
+        for (; k + PANEL <= columns; k += PANEL)
+            turn(panel + k * PANEL, x + k, channel, PANEL, PANEL);
+    turn(panel + k * PANEL, x + k, channel, channels, columns - k);
 }
 
+static void pack_last(real *panel, const real *x, size_t column, size_t channels, size_t columns)
+{
+    if (channels == PANEL) {
+        for (size_t k = 0; k < columns; k++)
+            memcpy(panel + k * PANEL, x + k * column, PANEL * sizeof(real));
+        return;
+    }
+    for (size_t k = 0; k < columns; k++)
+        for (size_t c = 0; c < PANEL; c++)
+            panel[k * PANEL + c] = c < channels ? x[k * column + c] : 0;
+}
+
+/* Panel after panel, `rows` columns of PANEL channels each. */
 static void pack(const side *a, const whiten_shape *s, size_t group, size_t first, size_t n)
 {
-    size_t width = padded_channels(s), channels = group_channels(s);
+    size_t channels = group_channels(s), rows = block_columns(s);
     for (size_t k = 0, m; k < n; k += m) {
         stretch t = next_stretch(s, group, first + k, n - k);
         m = t.columns;
-        real *block = a->block + k * width;
-        if (!s->last) {
-            pack_turned(block, width, a->x + t.at, t.channel, channels, m);
-            continue;
-        }
-        for (size_t r = 0; r < m; r++, block += width) {
-            memcpy(block, a->x + t.at + r * t.column, channels * sizeof(real));
-            memset(block + channels, 0, (width - channels) * sizeof(real));
+        for (size_t c = 0; c < channels; c += PANEL) {
+            real *panel = a->block + c * rows + k * PANEL;
+            size_t some = channels - c < PANEL ? channels - c : PANEL;
+            if (s->last)
+                pack_last(panel, a->x + t.at + c, t.column, some, m);
+            else
+                pack_first(panel, a->x + t.at + c * t.channel, t.channel, some, m);
         }
     }
 }
 
-/* sum[c] += the sum over the block of x - shift; the difference takes x's place if `replace`, and peak sees it. */
-static void shift_block(real *block, const real *shift, acc *sum, acc *peak, size_t width, size_t n, bool replace)
+/* sum[c] += the sum over n columns of x - shift, by channel. */
+static void sum_shifted(const real *panel, const real *shift, acc *sum, size_t n)
 {
+    acc total[PANEL] = {0};
     size_t k = 0;
     for (; k + TREE <= n; k += TREE) {
-        real *p0 = block + k * width, *p1 = p0 + width, *p2 = p1 + width, *p3 = p2 + width;
+        const real *p = panel + k * PANEL;
 #pragma omp simd
-        for (size_t c = 0; c < width; c++) {
-            real d0 = p0[c] - shift[c], d1 = p1[c] - shift[c], d2 = p2[c] - shift[c], d3 = p3[c] - shift[c];
-            sum[c] += (acc)((d0 + d1) + (d2 + d3));
-            if (replace) {
-                real m0 = (real)fabs(d0) > (real)fabs(d1) ? (real)fabs(d0) : (real)fabs(d1);
-                real m1 = (real)fabs(d2) > (real)fabs(d3) ? (real)fabs(d2) : (real)fabs(d3);
-                acc m = m0 > m1 ? m0 : m1;
-                peak[c] = m > peak[c] ? m : peak[c];
-                p0[c] = d0, p1[c] = d1, p2[c] = d2, p3[c] = d3;
-            }
+        for (int c = 0; c < PANEL; c++) {
+            real d0 = p[c] - shift[c], d1 = p[c + PANEL] - shift[c];
+            real d2 = p[c + 2 * PANEL] - shift[c], d3 = p[c + 3 * PANEL] - shift[c];
+            total[c] += (acc)((d0 + d1) + (d2 + d3));
         }
     }
     for (; k < n; k++)
-        for (size_t c = 0; c < width; c++) {
-            real d = block[k * width + c] - shift[c];
-            sum[c] += (acc)d;
-            if (replace) {
-                peak[c] = (acc)fabs(d) > peak[c] ? (acc)fabs(d) : peak[c];
-                block[k * width + c] = d;
-            }
-        }
+        for (int c = 0; c < PANEL; c++)
+            total[c] += (acc)(panel[k * PANEL + (size_t)c] - shift[c]);
+    memcpy(sum, total, sizeof total);
 }
 
-/* Centres the block by its mean, rounded, and merges its mean. Afterwards delta is what the rounding left, and step the
- * distance from the mean so far. */
-static void centre_block(const side *a, size_t width, acc count, size_t n)
+/* x - shift takes the place of x; its sum and its largest magnitude. A NaN may pass the magnitude by: it is in the sum. */
+static void shift_panel(real *panel, const real *shift, acc *sum, real *largest, size_t n)
 {
-    memcpy(a->shift, a->block, width * sizeof(real)); /* the first column is as good a guess as any */
-    memset(a->delta, 0, width * sizeof(acc));
-    shift_block(a->block, a->shift, a->delta, a->peak, width, n, false);
-    for (size_t c = 0; c < width; c++)
-        a->shift[c] = (real)((acc)a->shift[c] + a->delta[c] / (acc)n);
-    memset(a->delta, 0, width * sizeof(acc));
-    shift_block(a->block, a->shift, a->delta, a->peak, width, n, true);
-    memset(a->block + n * width, 0, (padded(n, TREE) - n) * width * sizeof(real));
-    for (size_t c = 0; c < width; c++) {
-        a->delta[c] /= (acc)n;
-        a->step[c] = ((acc)a->shift[c] - a->mean[c]) + (a->delta[c] - a->lost[c]);
+    acc total[PANEL] = {0};
+    real most[PANEL] = {0};
+    for (size_t k = 0; k < n; k++) {
+        real *p = panel + k * PANEL;
+#pragma omp simd
+        for (int c = 0; c < PANEL; c++) {
+            real d = p[c] - shift[c], size = d < 0 ? -d : d;
+            p[c] = d;
+            total[c] += (acc)d;
+            most[c] = size > most[c] ? size : most[c];
+        }
     }
+    memcpy(sum, total, sizeof total);
+    memcpy(largest, most, sizeof most);
+}
+
+/* Centres a panel by its mean, rounded: `shift`. delta is what the rounding left. */
+static void centre_panel(real *panel, real *shift, acc *delta, acc *peak, size_t n)
+{
+    real largest[PANEL];
+    memcpy(shift, panel, PANEL * sizeof(real)); /* the first column is as good a guess as any */
+    sum_shifted(panel, shift, delta, n);
+    for (size_t c = 0; c < PANEL; c++)
+        shift[c] = (real)((acc)shift[c] + delta[c] / (acc)n);
+    shift_panel(panel, shift, delta, largest, n);
+    memset(panel + n * PANEL, 0, (padded(n, TREE) - n) * PANEL * sizeof(real));
+    for (size_t c = 0; c < PANEL; c++) {
+        delta[c] /= (acc)n;
+        peak[c] = (acc)largest[c] > peak[c] ? (acc)largest[c] : peak[c];
+    }
+}
+
+/* Centres the block and merges its mean. Afterwards step is the mean's distance from that of the columns so far. */
+static void centre_block(const side *a, size_t width, size_t rows, acc count, size_t n)
+{
+    for (size_t c = 0; c < width; c += PANEL)
+        centre_panel(a->block + c * rows, a->shift + c, a->delta + c, a->peak + c, n);
     for (size_t c = 0; c < width; c++) {
         if (count == 0) {
             a->mean[c] = (acc)a->shift[c], a->lost[c] = a->delta[c], a->step[c] = 0;
             continue;
         }
+        a->step[c] = ((acc)a->shift[c] - a->mean[c]) + (a->delta[c] - a->lost[c]);
         a->lost[c] += two_sum(&a->mean[c], a->step[c] * ((acc)n / (count + (acc)n)));
         a->peak[c] = fabs(a->step[c]) > a->peak[c] ? fabs(a->step[c]) : a->peak[c];
     }
@@ -214,18 +235,20 @@ static void add_means(piece *p, size_t width, bool two, acc factor, acc n)
 
 static void take_block(piece *p, const covariance_job *job, size_t group, size_t first, size_t n)
 {
-    size_t width = padded_channels(&job->shape);
+    size_t width = padded_channels(&job->shape), rows = block_columns(&job->shape);
     bool two = job->other != NULL;
     pack(&p->a, &job->shape, group, first, n);
-    centre_block(&p->a, width, p->count, n);
+    centre_block(&p->a, width, rows, p->count, n);
     if (two) {
         pack(&p->b, &job->shape, group, first, n);
-        centre_block(&p->b, width, p->count, n);
+        centre_block(&p->b, width, rows, p->count, n);
     }
     for (size_t i = 0; i < group_channels(&job->shape); i += TILE_ROWS)
-        for (size_t j = two ? 0 : i / TILE_COLS * TILE_COLS; j < width; j += TILE_COLS)
-            add_tile(p->m2 + i * width + j, p->m2_lost + i * width + j, width, (operand){p->a.block + i, width, 1},
-                     (operand){p->b.block + j, width, 1}, padded(n, TREE));
+        for (size_t j = two ? 0 : i / TILE_COLS * TILE_COLS; j < width; j += TILE_COLS) {
+            operand a = {p->a.block + i / PANEL * PANEL * rows + i % PANEL, PANEL, 1};
+            operand b = {p->b.block + j / PANEL * PANEL * rows + j % PANEL, PANEL, 1};
+            add_tile(p->m2 + i * width + j, p->m2_lost + i * width + j, width, a, b, padded(n, TREE));
+        }
     add_means(p, width, two, p->count * (acc)n / (p->count + (acc)n), (acc)n);
     p->count += (acc)n;
 }
