@@ -146,6 +146,11 @@ def _run_inference(x: Array, w: Array, b: Array, eps: float, axis: int) -> Array
     return cnorm.batch_norm(x, *running_statistics(x, axis), w, b, eps=eps, axis=axis)
 
 
+def _run_whiten(x: Array, w: Array, b: Array, eps: float, axis: int) -> Array:
+    y = cnorm.whiten(x, eps=eps, groups=x.shape[axis], axis=axis)
+    return y * along(w, x, axis) + along(b, x, axis)
+
+
 def along(parameter: Array, x: Array, axis: int) -> Array:
     """Shape a parameter (channels,) to broadcast against `x`."""
     return parameter.reshape([-1 if i == axis else 1 for i in range(x.ndim)])
@@ -184,6 +189,8 @@ OPS = (
         IMAGE_LAYOUTS + COLUMN_LAYOUTS,
     ),
     Op("batch_norm, inference", _run_inference, _exact_inference, IMAGE_LAYOUTS + COLUMN_LAYOUTS),
+    # In groups of one channel, whitening is batch norm; the affine part is added here.
+    Op("whiten", _run_whiten, _exact(batches), IMAGE_LAYOUTS + COLUMN_LAYOUTS),
 )
 
 

@@ -58,6 +58,15 @@ def _batch_norm_inference(x: Array, w: Array, b: Array) -> Array:
     return y
 
 
+def _whiten(x: Array, w: Array, b: Array) -> Array:
+    columns = np.moveaxis(x, 1, 0).reshape(GROUPS, x.shape[1] // GROUPS, -1)
+    d = columns - columns.mean(2, keepdims=True)
+    values, vectors = np.linalg.eigh(d @ d.transpose(0, 2, 1) / d.shape[2])
+    matrix = vectors @ (vectors / np.sqrt(values + EPS)[:, None, :]).transpose(0, 2, 1)
+    y: Array = np.moveaxis((matrix @ d).reshape(x.shape[1], x.shape[0], *x.shape[2:]), 0, 1)
+    return y
+
+
 PAIRS: tuple[tuple[str, tuple[int, ...], Callable[..., Array], Callable[..., Array]], ...] = (
     ("layer_norm", ROWS, lambda x, w, b: cnorm.layer_norm(x, None, w, b, EPS), _layer_norm),
     ("rms_norm", ROWS, lambda x, w, b: cnorm.rms_norm(x, None, w, EPS, bias=b), _rms_norm),
@@ -75,6 +84,7 @@ PAIRS: tuple[tuple[str, tuple[int, ...], Callable[..., Array], Callable[..., Arr
         lambda x, w, b: cnorm.batch_norm(x, b, w * w, w, b),
         _batch_norm_inference,
     ),
+    ("whiten", IMAGES, lambda x, w, b: cnorm.whiten(x, eps=EPS, groups=GROUPS), _whiten),
 )
 
 

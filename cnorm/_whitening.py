@@ -20,6 +20,7 @@ DType = np.dtype[Any]
 #: Spreads between 2**-k and 2**k need no scaling: the gradients take their sixth power. Only products of two
 #: differences are computed in float32, and leave room for what is smaller than the largest.
 SAFE_EXPONENT = {np.dtype(np.float32): 40, np.dtype(np.float64): 150}
+ROUNDOFF = {np.dtype(np.float32): 2.0**-24, np.dtype(np.float64): 2.0**-53}
 MOST_ITERATIONS = 100
 
 

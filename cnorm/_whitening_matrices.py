@@ -42,6 +42,8 @@ def factorise(covariance: Array, eps: Array, method: str, n_iterations: int, rou
         factors = Factors(_newton(shifted, n_iterations)[0], covariance=shifted)
     else:
         values, vectors = _spectrum(known, eps, d * roundoff)
+        if method == "pca":
+            vectors = vectors * _signs(vectors)
         rows = _inverse_root(values)[:, :, np.newaxis] * vectors.transpose(0, 2, 1)
         matrix = _symmetric_root(vectors, rows, known) if method == "zca" else np.ascontiguousarray(rows)
         factors = Factors(matrix, values, vectors)
@@ -77,16 +79,22 @@ def _transposed(stack: Array) -> Array:
 
 
 def _spectrum(covariance: Array, eps: Array, cut: float) -> tuple[Array, Array]:
-    """Eigenvalues of cov + eps I, descending, and vectors whose largest component is positive.
+    """Eigenvalues of cov + eps I, descending, and vectors.
 
     eps is added to the eigenvalues, those below 0 by rounding taken as 0: none is less than eps.
     """
     values, vectors = np.linalg.eigh(covariance)
     values, vectors = np.maximum(values[:, ::-1], 0) + eps[:, np.newaxis], vectors[:, :, ::-1]
     lost = (eps[:, np.newaxis] == 0) & (values <= cut * values[:, :1])
-    largest = np.abs(vectors).argmax(axis=1)[:, np.newaxis, :] if vectors.size else np.zeros((1, 1, 0), int)
-    signs = np.copysign(1.0, np.take_along_axis(vectors, largest, axis=1))
-    return np.where(lost, 0.0, values), vectors * signs
+    return np.where(lost, 0.0, values), vectors
+
+
+def _signs(vectors: Array) -> Array:
+    """Signs (groups, 1, d) with which the largest component of each vector is positive."""
+    if not vectors.size:
+        return vectors[:, :1]
+    largest = np.abs(vectors).argmax(axis=1)[:, np.newaxis, :]
+    return np.copysign(1.0, np.take_along_axis(vectors, largest, axis=1))
 
 
 def _inverse_root(values: Array) -> Array:

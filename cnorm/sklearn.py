@@ -156,7 +156,7 @@ class Whitening(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         if not first:
             mean, covariance, count = self._merged(mean, covariance, count)
         self.mean_, self.covariance_, self.n_samples_seen_ = mean, covariance, count
-        roundoff = float(np.finfo(x.dtype).eps) / 2
+        roundoff = _whitening.ROUNDOFF[x.dtype]
         factors = _whitening_matrices.factorise(
             covariance[np.newaxis], np.array([eps]), method, n_iterations, roundoff
         )

@@ -185,7 +185,7 @@ def whiten(
     else:
         mean, covariance, exponents = _running_statistics(batch, running, count, eps, dtype)
     found = _whitening_matrices.factorise(
-        covariance, np.ldexp(eps, -2 * exponents), method, n_iterations, _roundoff(dtype)
+        covariance, np.ldexp(eps, -2 * exponents), method, n_iterations, _whitening.ROUNDOFF[dtype]
     )
     factors = WhitenFactors(method, n_iterations, bool(training), *found, exponents)
     if x.size:
@@ -193,10 +193,6 @@ def whiten(
         _whitening.apply(y, form, dtype, term, None)
     y = y if out is None else out
     return (y, _unscaled_mean(mean, exponents).astype(dtype), factors) if return_stats else y
-
-
-def _roundoff(dtype: np.dtype[Any]) -> float:
-    return float(np.finfo(dtype).eps) / 2
 
 
 def _running(

@@ -147,7 +147,7 @@ def _training_terms(
         _whitening_matrices.Factors(factors.matrix, factors.values, factors.vectors, factors.covariance),
         factors.method,
         factors.n_iterations,
-        float(np.finfo(dtype).eps) / 2,
+        _whitening.ROUNDOFF[dtype],
     )
     shift = exponents - factors.exponents
     first = Term(incoming, mean[:2], _transposed(factors.matrix), shift)

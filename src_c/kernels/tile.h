@@ -70,8 +70,7 @@ CN_INLINE void sum_tile(real *out, operand a, operand b, size_t depth)
     }
 }
 
-/* total[i * stride + j] += the sum over k < depth, a multiple of TREE; of long sums of double data `lost` takes what the
- * additions round away, unless it is NULL. */
+/* total[i * stride + j] += the sum over k < depth, a multiple of TREE. */
 CN_INLINE void add_tile(acc *total, acc *lost, size_t stride, operand a, operand b, size_t depth)
 {
     real sum[TILE_ROWS * TILE_COLS];
@@ -79,18 +78,25 @@ CN_INLINE void add_tile(acc *total, acc *lost, size_t stride, operand a, operand
         m = depth - k < DEPTH ? depth - k : DEPTH;
         sum_tile(sum, (operand){a.data + k * a.step, a.step, a.row}, (operand){b.data + k * b.step, b.step, 1}, m);
         for (size_t i = 0; i < TILE_ROWS; i++) {
-            acc *t = total + i * stride, *lo = lost ? lost + i * stride : t;
+            acc *t = total + i * stride, *lo = lost + i * stride;
             const real *s = sum + i * TILE_COLS;
-            if (!lost) {
-#pragma omp simd
-                for (int l = 0; l < TILE_COLS; l++)
-                    t[l] += (acc)s[l];
-                continue;
-            }
 #pragma omp simd
             for (int l = 0; l < TILE_COLS; l++)
                 add_to(&t[l], &lo[l], (acc)s[l]);
         }
+    }
+}
+
+/* The same for short sums, with the total in `real`, row after row. */
+CN_INLINE void add_short_tile(real *total, operand a, operand b, size_t depth)
+{
+    real sum[TILE_ROWS * TILE_COLS];
+    for (size_t k = 0, m; k < depth; k += m) {
+        m = depth - k < DEPTH ? depth - k : DEPTH;
+        sum_tile(sum, (operand){a.data + k * a.step, a.step, a.row}, (operand){b.data + k * b.step, b.step, 1}, m);
+#pragma omp simd
+        for (int l = 0; l < TILE_ROWS * TILE_COLS; l++)
+            total[l] += sum[l];
     }
 }
 

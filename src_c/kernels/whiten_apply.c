@@ -127,32 +127,32 @@ static void centre_first(real *block, size_t depth, const term *t, const whiten_
 }
 
 /* Writes the first rows and cols of a tile. */
-static void store_tile(real *y, size_t row, const acc *tile, size_t rows, size_t cols)
+static void store_tile(real *y, size_t row, const real *tile, size_t rows, size_t cols)
 {
     if (cols == (size_t)TILE_COLS) {
         for (size_t i = 0; i < rows; i++)
 #pragma omp simd
             for (int l = 0; l < TILE_COLS; l++)
-                y[i * row + (size_t)l] = (real)tile[i * TILE_COLS + (size_t)l];
+                y[i * row + (size_t)l] = tile[i * TILE_COLS + (size_t)l];
         return;
     }
     for (size_t i = 0; i < rows; i++)
         for (size_t l = 0; l < cols; l++)
-            y[i * row + l] = (real)tile[i * TILE_COLS + l];
+            y[i * row + l] = tile[i * TILE_COLS + l];
 }
 
 /* The tile of y whose first row and column are i and j: channels and columns or, channels last, columns and channels. */
-static void make_tile(acc *tile, const apply_job *job, const real *blocks, size_t group, size_t i, size_t j)
+static void make_tile(real *tile, const apply_job *job, const real *blocks, size_t group, size_t i, size_t j)
 {
     const whiten_shape *s = &job->shape;
     size_t width = padded_channels(s), depth = padded(group_channels(s), TREE), height = s->last ? width : depth;
-    memset(tile, 0, TILE_ROWS * TILE_COLS * sizeof(acc));
+    memset(tile, 0, TILE_ROWS * TILE_COLS * sizeof(real));
     for (size_t t = 0; t < job->n_terms; t++) {
         const real *block = blocks + t * block_size(s), *matrix = job->terms[t].matrix + group * matrix_size(s);
         const real *rows = s->last ? block : matrix, *panels = s->last ? matrix : block;
         operand a = {rows + i * width, 1, width};
         operand b = {panels + j / PANEL * PANEL * height + j % PANEL, PANEL, 1};
-        add_tile(tile, NULL, TILE_COLS, a, b, depth);
+        add_short_tile(tile, a, b, depth);
     }
 }
 
@@ -161,7 +161,7 @@ static void apply_last(const apply_job *job, const real *blocks, size_t group, s
     const whiten_shape *s = &job->shape;
     size_t d = group_channels(s);
     real *y = job->y + first * s->channels + group * d;
-    acc tile[TILE_ROWS * TILE_COLS];
+    real tile[TILE_ROWS * TILE_COLS];
     for (size_t j = 0; j < d; j += TILE_COLS)
         for (size_t i = 0; i < n; i += TILE_ROWS) {
             make_tile(tile, job, blocks, group, i, j);
@@ -170,7 +170,7 @@ static void apply_last(const apply_job *job, const real *blocks, size_t group, s
 }
 
 /* A tile's columns may be those of several samples. */
-static void store_first(const apply_job *job, const acc *tile, size_t group, size_t i, size_t first, size_t n)
+static void store_first(const apply_job *job, const real *tile, size_t group, size_t i, size_t first, size_t n)
 {
     const whiten_shape *s = &job->shape;
     size_t rows = least(group_channels(s) - i, TILE_ROWS);
@@ -183,7 +183,7 @@ static void store_first(const apply_job *job, const acc *tile, size_t group, siz
 
 static void apply_first(const apply_job *job, const real *blocks, size_t group, size_t first, size_t n)
 {
-    acc tile[TILE_ROWS * TILE_COLS];
+    real tile[TILE_ROWS * TILE_COLS];
     for (size_t i = 0; i < group_channels(&job->shape); i += TILE_ROWS)
         for (size_t j = 0; j < n; j += TILE_COLS) {
             make_tile(tile, job, blocks, group, i, j);

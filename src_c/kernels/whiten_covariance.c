@@ -41,10 +41,19 @@ typedef struct {
 typedef struct {
     const real *x, *other;
     double *mean, *peak, *covariance;
-    whiten_shape shape;
-    size_t pieces;
+    whiten_shape shape; /* in joined groups */
+    size_t joined, pieces;
     char *workspace;
 } covariance_job;
+
+/* Narrow groups are taken several at a time: as many as fill a panel. What they have in common is not asked for. */
+static size_t joined_groups(size_t groups, size_t d)
+{
+    size_t n = d > 0 && d < PANEL ? PANEL / d : 1;
+    while (groups % n)
+        n--;
+    return n;
+}
 
 static size_t piece_count(const whiten_shape *s)
 {
@@ -71,8 +80,8 @@ static size_t piece_bytes(const whiten_shape *s, bool two) { return matrix_bytes
 size_t CN(whiten_covariance_workspace)(size_t batch, size_t channels, size_t spatial, size_t groups, bool two,
                                        bool last)
 {
-    whiten_shape s = {batch, channels, spatial, groups, last};
-    return groups * piece_count(&s) * piece_bytes(&s, two);
+    whiten_shape s = {batch, channels, spatial, groups / joined_groups(groups, channels / groups), last};
+    return s.groups * piece_count(&s) * piece_bytes(&s, two);
 }
 
 static side make_side(const covariance_job *job, const real *x, char *memory)
@@ -307,17 +316,16 @@ static void write_side(const covariance_job *job, const side *a, size_t group, s
 
 static void write_group(const covariance_job *job, const piece *p, size_t group)
 {
-    size_t d = group_channels(&job->shape), width = padded_channels(&job->shape);
-    double *covariance = job->covariance + group * d * d;
-    for (size_t i = 0; i < d; i++)
-        for (size_t j = job->other ? 0 : i; j < d; j++) {
-            acc m2 = p->m2[i * width + j];
-            if (sizeof(real) == sizeof(acc))
-                m2 += p->m2_lost[i * width + j];
-            covariance[i * d + j] = m2 / p->count;
-            if (!job->other)
-                covariance[j * d + i] = covariance[i * d + j];
-        }
+    size_t d = group_channels(&job->shape) / job->joined, width = padded_channels(&job->shape);
+    double *covariance = job->covariance + group * job->joined * d * d;
+    for (size_t at = 0; at < job->joined * d; at += d, covariance += d * d)
+        for (size_t i = 0; i < d; i++)
+            for (size_t j = job->other ? 0 : i; j < d; j++) {
+                size_t k = (at + i) * width + at + j;
+                covariance[i * d + j] = (sizeof(real) == sizeof(acc) ? p->m2[k] + p->m2_lost[k] : p->m2[k]) / p->count;
+                if (!job->other)
+                    covariance[j * d + i] = covariance[i * d + j];
+            }
     write_side(job, &p->a, group, 0);
     if (job->other)
         write_side(job, &p->b, group, 1);
@@ -327,11 +335,12 @@ void CN(whiten_covariance)(double *mean, double *peak, double *covariance, const
                            size_t batch, size_t channels, size_t spatial, size_t groups, bool last, cn_work work,
                            void *workspace)
 {
-    covariance_job job = {x, other, mean, peak, covariance, {batch, channels, spatial, groups, last}, 0, workspace};
-    job.pieces = piece_count(&job.shape);
+    size_t joined = joined_groups(groups, channels / groups);
+    whiten_shape shape = {batch, channels, spatial, groups / joined, last};
+    covariance_job job = {x, other, mean, peak, covariance, shape, joined, piece_count(&shape), workspace};
     size_t width = padded_channels(&job.shape);
-    cn_parallel_for(groups * job.pieces, work, take_piece, &job);
-    for (size_t g = 0; g < groups; g++) {
+    cn_parallel_for(shape.groups * job.pieces, work, take_piece, &job);
+    for (size_t g = 0; g < shape.groups; g++) {
         piece total = make_piece(&job, g * job.pieces);
         total.count = columns_of(&job, 0);
         for (size_t i = 1; i < job.pieces; i++) {
