@@ -16,6 +16,9 @@ check_result check_kernels_f64(void);
 check_result check_backward_f32(void);
 check_result check_backward_f64(void);
 
+check_result check_whiten_f32(void);
+check_result check_whiten_f64(void);
+
 int check_backward_errors_f32(void); /* failures */
 int check_backward_errors_f64(void);
 
