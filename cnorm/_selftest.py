@@ -161,6 +161,7 @@ COLUMN_LAYOUTS = tuple((shape, 1) for shape in COLUMNS)
 IMAGE_LAYOUTS = tuple((shape, 1) for shape in IMAGES) + tuple(
     ((n, *spatial, c), 1 + len(spatial)) for n, c, *spatial in IMAGES
 )
+SMALL_LAYOUTS = tuple((shape, axis) for shape, axis in IMAGE_LAYOUTS if np.prod(shape) < 20_000)
 
 OPS = (
     Op("layer_norm", lambda x, w, b, eps, _: cnorm.layer_norm(x, None, w, b, eps), _exact(rows), ROW_LAYOUTS),
@@ -190,7 +191,7 @@ OPS = (
     ),
     Op("batch_norm, inference", _run_inference, _exact_inference, IMAGE_LAYOUTS + COLUMN_LAYOUTS),
     # In groups of one channel, whitening is batch norm; the affine part is added here.
-    Op("whiten", _run_whiten, _exact(batches), IMAGE_LAYOUTS + COLUMN_LAYOUTS),
+    Op("whiten", _run_whiten, _exact(batches), SMALL_LAYOUTS + COLUMN_LAYOUTS),
 )
 
 
