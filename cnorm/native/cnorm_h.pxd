@@ -160,9 +160,11 @@ cdef extern from "cnorm.h" nogil:
         size_t batch, size_t channels, size_t spatial, size_t groups, int two, cnorm_layout layout)
     cnorm_status cnorm_whiten_apply_f32(
         float *y, const float *x, const double *mean, const double *matrix, const float *other,
-        const double *other_mean, const double *other_matrix, size_t batch, size_t channels, size_t spatial, size_t groups, cnorm_layout layout,
+        const double *other_mean, const double *other_matrix, size_t batch, size_t channels, size_t spatial,
+        size_t groups, cnorm_layout layout,
         void *workspace, size_t workspace_size)
     cnorm_status cnorm_whiten_apply_f64(
         double *y, const double *x, const double *mean, const double *matrix, const double *other,
-        const double *other_mean, const double *other_matrix, size_t batch, size_t channels, size_t spatial, size_t groups, cnorm_layout layout,
+        const double *other_mean, const double *other_matrix, size_t batch, size_t channels, size_t spatial,
+        size_t groups, cnorm_layout layout,
         void *workspace, size_t workspace_size)
