@@ -5,6 +5,7 @@ from cnorm._config import cache_limit, isa, isa_levels, set_cache_limit, set_isa
 from cnorm._gradients import AdaINGradients, AdaLayerNormGradients, Gradients
 from cnorm._threads import get_num_threads, num_threads, set_num_threads
 from cnorm._version import __version__
+from cnorm._whitening import WhitenFactors
 from cnorm.layers import (
     AdaIN,
 from cnorm._gradients import Gradients
@@ -23,6 +24,7 @@ from cnorm.layers import (
     LayerNorm,
     RMSNorm,
     SyncBatchNorm,
+    Whitening,
 )
 from cnorm.ops.ada_layer_norm import ada_layer_norm
 from cnorm.ops.ada_layer_norm_backward import ada_layer_norm_backward
@@ -42,6 +44,8 @@ from cnorm.ops.spade import spade
 from cnorm.ops.spade_backward import spade_backward
 from cnorm.ops.sync_batch_norm import sync_batch_norm
 from cnorm.ops.sync_batch_norm_backward import sync_batch_norm_backward
+from cnorm.ops.whiten import whiten
+from cnorm.ops.whiten_backward import WhitenGradients, whiten_backward
 
 __all__ = [
     "AdaIN",
@@ -60,6 +64,9 @@ __all__ = [
     "RMSNorm",
     "SpadeGradients",
     "SyncBatchNorm",
+    "WhitenFactors",
+    "WhitenGradients",
+    "Whitening",
     "__version__",
     "ada_layer_norm",
     "ada_layer_norm_backward",
@@ -89,4 +96,6 @@ __all__ = [
     "spade_backward",
     "sync_batch_norm",
     "sync_batch_norm_backward",
+    "whiten",
+    "whiten_backward",
 ]

@@ -99,11 +99,11 @@ def channel_axis(x: Array, axis: Any, first: int, name: str = "x") -> int:
     return result
 
 
-def groups(num_groups: Any, channels: int) -> int:
+def groups(num_groups: Any, channels: int, name: str = "num_groups") -> int:
     """Check that the channels can be cut into `num_groups` groups of one size."""
-    count = integer("num_groups", num_groups)
+    count = integer(name, num_groups)
     if count < 1 or channels % count:
-        _refuse(ValueError, "num_groups", f"a positive divisor of the {channels} channels", count)
+        _refuse(ValueError, name, f"a positive divisor of the {channels} channels", count)
     return count
 
 
@@ -220,24 +220,37 @@ def running_statistics(
         The call's other arrays, with which they may not overlap then.
     """
     pair = {"running_mean": running_mean, "running_var": running_var}
+    return running_pair(pair, ((channels,), (channels,)), needed, updated, inputs)
+
+
+def running_pair(
+    pair: dict[str, object],
+    shapes: tuple[tuple[int, ...], tuple[int, ...]],
+    needed: bool,
+    updated: bool,
+    inputs: dict[str, object],
+) -> tuple[Array, Array] | None:
+    """Check two running statistics by name, as `running_statistics` describes."""
     missing = [name for name, value in pair.items() if value is None]
     if missing and (needed or len(missing) == 1):
-        _refuse(ValueError, missing[0], f"an array of shape ({channels},)", None)
+        _refuse(ValueError, missing[0], f"an array of shape {shapes[[*pair].index(missing[0])]}", None)
     if missing:
         return None
-    result = []
-    for name, value in pair.items():
+    result: dict[str, Array] = {}
+    for (name, value), shape in zip(pair.items(), shapes, strict=True):
         if updated and not isinstance(value, np.ndarray):
             _refuse(TypeError, name, "a NumPy array, which is updated in place", type(value).__name__)
-        result.append(_parameter(name, value, (channels,)))
+        result[name] = _parameter(name, value, shape)
     if updated:
-        for name, statistic in zip(pair, result, strict=True):
+        others = dict(inputs)
+        for name, statistic in result.items():
             _check_writeable(name, statistic)
-            others = {**inputs, "running_mean": result[0]} if name == "running_var" else inputs
             for other, value in others.items():
                 if value is not None and _overlap(statistic, array(other, value)):
                     _refuse(ValueError, name, "memory of its own", f"memory of {other}")
-    return result[0], result[1]
+            others[name] = statistic
+    first, second = result.values()
+    return first, second
 
 
 def choice(name: str, value: object, allowed: tuple[str, ...]) -> str:

@@ -292,6 +292,32 @@ class Kernels(Protocol):
         merged: Array,
         weight: Array | None,
         bias: Array | None,
+    def whiten_covariance(
+        self,
+        x: Array,
+        other: Array | None,
+        channels_last: bool,
+        mean: Array,
+        peak: Array,
+        covariance: Array,
+        /,
+    ) -> None:
+        """Covariance of the channels of each group, in float64: (groups, d, d) with d = channels / groups.
+
+        It is the average of ``(x_i - mean_i) (x_j - mean_j)`` over all positions of `x` (batch, channels,
+        spatial) or (batch, spatial, channels), which may not be empty; with `other`, of its channels j.
+        ``mean[0] + mean[1]`` is the mean of `x`, ``mean[2] + mean[3]`` that of `other`; ``peak[0]`` and
+        ``peak[1]`` are within a factor of 2 the largest distance from it; each (channels,).
+        """
+
+    def whiten_apply(
+        self,
+        x: Array,
+        mean: Array,
+        matrix: Array,
+        other: Array | None,
+        other_mean: Array | None,
+        other_matrix: Array | None,
         channels_last: bool,
         y: Array,
         /,
@@ -341,6 +367,10 @@ class Kernels(Protocol):
         /,
     ) -> None:
         """Gradients from this rank's `own` sums and from all (ranks, 8, channels); counts (ranks,)."""
+        """``y = matrix (x - mean) + other_matrix (other - other_mean)`` at every position, by groups.
+
+        Means (2, channels) in two words, matrices (groups, d, d), both in float64.
+        """
 
 
 def _load() -> tuple[Any, str]:

@@ -217,6 +217,9 @@ def _run_two_ranks(x: Array, w: Array, b: Array, eps: float, axis: int) -> Array
         ),
     )
     return np.concatenate(ys)
+def _run_whiten(x: Array, w: Array, b: Array, eps: float, axis: int) -> Array:
+    y = cnorm.whiten(x, eps=eps, groups=x.shape[axis], axis=axis)
+    return y * along(w, x, axis) + along(b, x, axis)
 
 
 def along(parameter: Array, x: Array, axis: int) -> Array:
@@ -246,6 +249,7 @@ IMAGE_LAYOUTS = tuple((shape, 1) for shape in IMAGES) + tuple(
 RANKS_LAYOUTS = tuple(
     (shape, axis) for shape, axis in IMAGE_LAYOUTS + COLUMN_LAYOUTS if math.prod(shape) < RANKS_LARGE
 )
+SMALL_LAYOUTS = tuple((shape, axis) for shape, axis in IMAGE_LAYOUTS if np.prod(shape) < 20_000)
 
 OPS = (
     Op("layer_norm", lambda x, w, b, eps, _: cnorm.layer_norm(x, None, w, b, eps), _exact(rows), ROW_LAYOUTS),
@@ -279,6 +283,8 @@ OPS = (
     Op("spade, batch", _run_spade("batch"), _exact(batches), IMAGE_LAYOUTS + COLUMN_LAYOUTS),
     Op("spade, instance", _run_spade("instance"), _exact(instances), IMAGE_LAYOUTS),
     Op("sync_batch_norm", _run_two_ranks, _exact(batches), RANKS_LAYOUTS),
+    # In groups of one channel, whitening is batch norm; the affine part is added here.
+    Op("whiten", _run_whiten, _exact(batches), SMALL_LAYOUTS + COLUMN_LAYOUTS),
 )
 
 

@@ -70,6 +70,13 @@ def _adain(x: Array, w: Array, b: Array) -> Array:
     """Its own style: what that costs does not depend on the values."""
     y: Array = _standardise(x, (2, 3)) * np.sqrt(x.var((2, 3), keepdims=True) + EPS)
     return y + x.mean((2, 3), keepdims=True)
+def _whiten(x: Array, w: Array, b: Array) -> Array:
+    columns = np.moveaxis(x, 1, 0).reshape(GROUPS, x.shape[1] // GROUPS, -1)
+    d = columns - columns.mean(2, keepdims=True)
+    values, vectors = np.linalg.eigh(d @ d.transpose(0, 2, 1) / d.shape[2])
+    matrix = vectors @ (vectors / np.sqrt(values + EPS)[:, None, :]).transpose(0, 2, 1)
+    y: Array = np.moveaxis((matrix @ d).reshape(x.shape[1], x.shape[0], *x.shape[2:]), 0, 1)
+    return y
 
 
 PAIRS: tuple[tuple[str, tuple[int, ...], Callable[..., Array], Callable[..., Array]], ...] = (
@@ -97,6 +104,7 @@ PAIRS: tuple[tuple[str, tuple[int, ...], Callable[..., Array], Callable[..., Arr
         lambda x, *_: cnorm.spade(x, x, x),
         lambda x, *_: _standardise(x, (0, 2, 3)) * (1 + x) + x,
     ),
+    ("whiten", IMAGES, lambda x, w, b: cnorm.whiten(x, eps=EPS, groups=GROUPS), _whiten),
 )
 
 

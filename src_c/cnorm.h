@@ -425,6 +425,38 @@ CNORM_API cnorm_status cnorm_sync_batch_norm_backward_apply_f64(
     double *dx, double *dweight, double *dbias, const double *dy, const double *x, const double *mean,
     const double *rstd, const double *weight, const double *own, const double *counts, const double *all, size_t ranks,
     size_t batch, size_t channels, size_t spatial, cnorm_layout layout, void *workspace, size_t workspace_size);
+/* Whitening, statistics: for channel c, mean[c] + mean[channels + c] is its mean, peak[c] at least its largest distance
+ * from it; covariance (groups, d, d), d = channels / groups, is the average of (x_i - mean_i) * (x_j - mean_j) over batch
+ * and space. With `other`, of the shape of x, it is that of x_i and other_j; mean and peak have the words of x, then of
+ * other: mean (4, channels), peak (2, channels). NaN or infinite where x is, within that group. `two` says whether there
+ * is another array. Nothing may be empty here. */
+CNORM_API size_t cnorm_whiten_covariance_workspace_f32(size_t batch, size_t channels, size_t spatial, size_t groups,
+                                                       int two, cnorm_layout layout);
+CNORM_API size_t cnorm_whiten_covariance_workspace_f64(size_t batch, size_t channels, size_t spatial, size_t groups,
+                                                       int two, cnorm_layout layout);
+CNORM_API cnorm_status cnorm_whiten_covariance_f32(double *mean, double *peak, double *covariance, const float *x,
+                                                   const float *other, size_t batch, size_t channels, size_t spatial,
+                                                   size_t groups, cnorm_layout layout, void *workspace,
+                                                   size_t workspace_size);
+CNORM_API cnorm_status cnorm_whiten_covariance_f64(double *mean, double *peak, double *covariance, const double *x,
+                                                   const double *other, size_t batch, size_t channels, size_t spatial,
+                                                   size_t groups, cnorm_layout layout, void *workspace,
+                                                   size_t workspace_size);
+
+/* Whitening, linear maps: y = A (x - mean), and with other, + B (other - other_mean), of the channels of each group, at
+ * every position. mean, other_mean (2, channels) in two words as above; matrices (groups, d, d). y may be x. */
+CNORM_API size_t cnorm_whiten_apply_workspace_f32(size_t batch, size_t channels, size_t spatial, size_t groups, int two,
+                                                  cnorm_layout layout);
+CNORM_API size_t cnorm_whiten_apply_workspace_f64(size_t batch, size_t channels, size_t spatial, size_t groups, int two,
+                                                  cnorm_layout layout);
+CNORM_API cnorm_status cnorm_whiten_apply_f32(float *y, const float *x, const double *mean, const double *matrix,
+                                              const float *other, const double *other_mean, const double *other_matrix,
+                                              size_t batch, size_t channels, size_t spatial, size_t groups,
+                                              cnorm_layout layout, void *workspace, size_t workspace_size);
+CNORM_API cnorm_status cnorm_whiten_apply_f64(double *y, const double *x, const double *mean, const double *matrix,
+                                              const double *other, const double *other_mean, const double *other_matrix,
+                                              size_t batch, size_t channels, size_t spatial, size_t groups,
+                                              cnorm_layout layout, void *workspace, size_t workspace_size);
 
 #ifdef __cplusplus
 }

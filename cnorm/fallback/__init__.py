@@ -25,6 +25,7 @@ from cnorm.fallback.sync_batch_norm_backward import (
     sync_batch_norm_backward_apply,
     sync_batch_norm_backward_sums,
 )
+from cnorm.fallback.whiten import whiten_apply, whiten_covariance
 
 __all__ = [
     "ada_layer_norm",
@@ -50,4 +51,6 @@ __all__ = [
     "sync_batch_norm_backward_sums",
     "sync_batch_norm_merge",
     "sync_batch_norm_moments",
+    "whiten_apply",
+    "whiten_covariance",
 ]

@@ -8,6 +8,7 @@ from cnorm.layers.layer_norm import LayerNorm
 from cnorm.layers.rms_norm import RMSNorm
 from cnorm.layers.spade import SPADE
 from cnorm.layers.sync_batch_norm import SyncBatchNorm
+from cnorm.layers.whitening import Whitening
 
 __all__ = [
     "AdaIN",
@@ -22,4 +23,5 @@ __all__ = [
     "LayerNorm",
     "RMSNorm",
     "SyncBatchNorm",
+    "Whitening",
 ]

@@ -288,3 +288,27 @@ cdef extern from "cnorm.h" nogil:
         const double *rstd, const double *weight, const double *own, const double *counts, const double *all,
         size_t ranks, size_t batch, size_t channels, size_t spatial, cnorm_layout layout, void *workspace,
         size_t workspace_size)
+    size_t cnorm_whiten_covariance_workspace_f32(
+        size_t batch, size_t channels, size_t spatial, size_t groups, int two, cnorm_layout layout)
+    size_t cnorm_whiten_covariance_workspace_f64(
+        size_t batch, size_t channels, size_t spatial, size_t groups, int two, cnorm_layout layout)
+    cnorm_status cnorm_whiten_covariance_f32(
+        double *mean, double *peak, double *covariance, const float *x, const float *other, size_t batch,
+        size_t channels, size_t spatial, size_t groups, cnorm_layout layout, void *workspace, size_t workspace_size)
+    cnorm_status cnorm_whiten_covariance_f64(
+        double *mean, double *peak, double *covariance, const double *x, const double *other, size_t batch,
+        size_t channels, size_t spatial, size_t groups, cnorm_layout layout, void *workspace, size_t workspace_size)
+    size_t cnorm_whiten_apply_workspace_f32(
+        size_t batch, size_t channels, size_t spatial, size_t groups, int two, cnorm_layout layout)
+    size_t cnorm_whiten_apply_workspace_f64(
+        size_t batch, size_t channels, size_t spatial, size_t groups, int two, cnorm_layout layout)
+    cnorm_status cnorm_whiten_apply_f32(
+        float *y, const float *x, const double *mean, const double *matrix, const float *other,
+        const double *other_mean, const double *other_matrix, size_t batch, size_t channels, size_t spatial,
+        size_t groups, cnorm_layout layout,
+        void *workspace, size_t workspace_size)
+    cnorm_status cnorm_whiten_apply_f64(
+        double *y, const double *x, const double *mean, const double *matrix, const double *other,
+        const double *other_mean, const double *other_matrix, size_t batch, size_t channels, size_t spatial,
+        size_t groups, cnorm_layout layout,
+        void *workspace, size_t workspace_size)

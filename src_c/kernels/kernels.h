@@ -122,5 +122,15 @@ void CN(sync_batch_norm_backward_apply)(real *dx, real *dweight, real *dbias, co
                                         const real *mean, const real *rstd, const real *weight, const acc *own,
                                         const acc *counts, const acc *all, size_t ranks, size_t batch, size_t channels,
                                         size_t spatial, bool last, cn_work work, void *workspace);
+size_t CN(whiten_covariance_workspace)(size_t batch, size_t channels, size_t spatial, size_t groups, bool two,
+                                       bool last);
+void CN(whiten_covariance)(double *mean, double *peak, double *covariance, const real *x, const real *other,
+                           size_t batch, size_t channels, size_t spatial, size_t groups, bool last, cn_work work,
+                           void *workspace);
+
+size_t CN(whiten_apply_workspace)(size_t batch, size_t channels, size_t spatial, size_t groups, bool two, bool last);
+void CN(whiten_apply)(real *y, const real *x, const double *mean, const double *matrix, const real *other,
+                      const double *other_mean, const double *other_matrix, size_t batch, size_t channels,
+                      size_t spatial, size_t groups, bool last, cn_work work, void *workspace);
 
 #endif

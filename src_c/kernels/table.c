@@ -50,4 +50,8 @@ const CN_TABLE CN(table) = {
     .sync_batch_norm_backward_sums = CN(sync_batch_norm_backward_sums),
     .sync_batch_norm_backward_apply_workspace = CN(sync_batch_norm_backward_apply_workspace),
     .sync_batch_norm_backward_apply = CN(sync_batch_norm_backward_apply),
+    .whiten_covariance_workspace = CN(whiten_covariance_workspace),
+    .whiten_covariance = CN(whiten_covariance),
+    .whiten_apply_workspace = CN(whiten_apply_workspace),
+    .whiten_apply = CN(whiten_apply),
 };

@@ -20,6 +20,8 @@ check_result check_adaptive_f32(void);
 check_result check_adaptive_f64(void);
 check_result check_spade_f32(void);
 check_result check_spade_f64(void);
+check_result check_whiten_f32(void);
+check_result check_whiten_f64(void);
 
 int check_backward_errors_f32(void); /* failures */
 int check_backward_errors_f64(void);
