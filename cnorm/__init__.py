@@ -15,9 +15,11 @@ from cnorm.layers import (
     InstanceNorm3d,
     LayerNorm,
     RMSNorm,
+    SpectralNorm,
 )
 from cnorm.ops.batch_norm import batch_norm
 from cnorm.ops.batch_norm_backward import batch_norm_backward
+from cnorm.ops.fold_batch_norm import fold_batch_norm
 from cnorm.ops.group_norm import group_norm
 from cnorm.ops.group_norm_backward import group_norm_backward
 from cnorm.ops.instance_norm import instance_norm
@@ -26,6 +28,8 @@ from cnorm.ops.layer_norm import layer_norm
 from cnorm.ops.layer_norm_backward import layer_norm_backward
 from cnorm.ops.rms_norm import rms_norm
 from cnorm.ops.rms_norm_backward import rms_norm_backward
+from cnorm.ops.spectral_norm import spectral_norm
+from cnorm.ops.spectral_norm_backward import spectral_norm_backward
 
 __all__ = [
     "BatchNorm1d",
@@ -38,11 +42,13 @@ __all__ = [
     "InstanceNorm3d",
     "LayerNorm",
     "RMSNorm",
+    "SpectralNorm",
     "__version__",
     "backend",
     "batch_norm",
     "batch_norm_backward",
     "cache_limit",
+    "fold_batch_norm",
     "get_num_threads",
     "group_norm",
     "group_norm_backward",
@@ -59,4 +65,6 @@ __all__ = [
     "set_isa",
     "set_num_threads",
     "show_config",
+    "spectral_norm",
+    "spectral_norm_backward",
 ]

@@ -178,15 +178,17 @@ def input_gradient(
     return _layouts.empty_like(x) if out is None else _destination(out, x, "dy", dy, {"x": x, **inputs})
 
 
-def _destination(out: object, x: Array, name: str, replaced: Array, inputs: dict[str, object]) -> Array:
+def _destination(
+    out: object, x: Array, name: str, replaced: Array, inputs: dict[str, object], like: str = "x"
+) -> Array:
     """Check an output given for the result that has the shape of `x` and may replace one of the inputs."""
     if not isinstance(out, np.ndarray):
         _refuse(TypeError, "out", "a NumPy array", type(out).__name__)
     target = array("out", out)
     if target.dtype != x.dtype:
-        _refuse(TypeError, "out", f"dtype {x.dtype}, that of x", target.dtype)
+        _refuse(TypeError, "out", f"dtype {x.dtype}, that of {like}", target.dtype)
     if target.shape != x.shape:
-        _refuse(ValueError, "out", f"shape {x.shape}, that of x", f"shape {target.shape}")
+        _refuse(ValueError, "out", f"shape {x.shape}, that of {like}", f"shape {target.shape}")
     _check_writeable("out", target)
     same = (
         target.ctypes.data == replaced.ctypes.data
@@ -268,3 +270,24 @@ def several_values(count: int, what: str) -> None:
     """Refuse statistics of a single value, whose variance says nothing."""
     if count == 1:
         _refuse(ValueError, "x", f"more than one value per {what}", "one")
+
+
+def weight_output(out: object, weight: Array, name: str, replaced: Array, **inputs: object) -> Array:
+    """Return the array to write to, like `weight`: as `output`, but it may be the argument `name` itself."""
+    if out is None:
+        return _layouts.empty_like(weight)
+    return _destination(out, weight, name, replaced, inputs, like="weight")
+
+
+def updated(name: str, value: object, shape: tuple[int, ...], dtype: DType, **inputs: object) -> Array:
+    """Check an array that the call changes in place; it may share no memory with the other `inputs`."""
+    if not isinstance(value, np.ndarray):
+        _refuse(TypeError, name, "a NumPy array, which is updated in place", type(value).__name__)
+    result = _parameter(name, value, shape)
+    if result.dtype != dtype:
+        _refuse(TypeError, name, f"dtype {dtype}, as it is updated in place", result.dtype)
+    _check_writeable(name, result)
+    for other, given in inputs.items():
+        if given is not None and _overlap(result, array(other, given)):
+            _refuse(ValueError, name, "memory of its own", f"memory of {other}")
+    return result

@@ -193,6 +193,19 @@ class Kernels(Protocol):
     ) -> None:
         """Gradients of `batch_norm_training` or, without `training`, `batch_norm_inference`."""
 
+    def spectral_norm(
+        self, weight: Array, u: Array, v: Array, iterations: int, eps: float, w: Array, /
+    ) -> float:
+        """Write ``w = weight / sigma`` and return sigma; `weight` (outer, rows, inner), `v` (outer * inner,).
+
+        First, `u` and `v` are updated `iterations` times; without any, they are only read.
+        """
+
+    def spectral_norm_backward(
+        self, dw: Array, weight: Array, u: Array, v: Array, sigma: float, dweight: Array, /
+    ) -> None:
+        """Gradient with `u` and `v` constant; `dweight` may be the memory of `dw`."""
+
 
 def _load() -> tuple[Any, str]:
     """Return the native module, or None and the reason why the NumPy backend is in use."""

@@ -10,6 +10,8 @@ from cnorm.fallback.layer_norm import layer_norm
 from cnorm.fallback.layer_norm_backward import layer_norm_backward
 from cnorm.fallback.rms_norm import rms_norm
 from cnorm.fallback.rms_norm_backward import rms_norm_backward
+from cnorm.fallback.spectral_norm import spectral_norm
+from cnorm.fallback.spectral_norm_backward import spectral_norm_backward
 
 __all__ = [
     "batch_norm_backward",
@@ -23,4 +25,6 @@ __all__ = [
     "layer_norm_backward",
     "rms_norm",
     "rms_norm_backward",
+    "spectral_norm",
+    "spectral_norm_backward",
 ]

@@ -5,6 +5,7 @@ from cnorm.layers.group_norm import GroupNorm
 from cnorm.layers.instance_norm import InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
 from cnorm.layers.layer_norm import LayerNorm
 from cnorm.layers.rms_norm import RMSNorm
+from cnorm.layers.spectral_norm import SpectralNorm
 
 __all__ = [
     "BatchNorm1d",
@@ -16,4 +17,5 @@ __all__ = [
     "InstanceNorm3d",
     "LayerNorm",
     "RMSNorm",
+    "SpectralNorm",
 ]

@@ -60,4 +60,12 @@ void CN(batch_norm_backward)(real *dx, real *dweight, real *dbias, const real *d
 
 void CN(copy)(real *y, const real *x, size_t n, cn_work work);
 
+size_t CN(spectral_norm_workspace)(size_t outer, size_t rows, size_t inner);
+void CN(spectral_norm_forward)(real *w, double *sigma, real *u, real *v, const real *weight, size_t outer, size_t rows,
+                               size_t inner, size_t iterations, double eps, cn_work work, void *workspace);
+
+size_t CN(spectral_norm_backward_workspace)(size_t outer, size_t rows, size_t inner);
+void CN(spectral_norm_backward)(real *dweight, const real *dw, const real *weight, const real *u, const real *v,
+                                double sigma, size_t outer, size_t rows, size_t inner, cn_work work, void *workspace);
+
 #endif

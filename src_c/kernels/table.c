@@ -26,4 +26,8 @@ const CN_TABLE CN(table) = {
     .batch_norm_backward_workspace = CN(batch_norm_backward_workspace),
     .batch_norm_backward = CN(batch_norm_backward),
     .copy = CN(copy),
+    .spectral_norm_workspace = CN(spectral_norm_workspace),
+    .spectral_norm_forward = CN(spectral_norm_forward),
+    .spectral_norm_backward_workspace = CN(spectral_norm_backward_workspace),
+    .spectral_norm_backward = CN(spectral_norm_backward),
 };
