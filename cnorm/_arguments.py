@@ -272,14 +272,14 @@ def several_values(count: int, what: str) -> None:
         _refuse(ValueError, "x", f"more than one value per {what}", "one")
 
 
-def weight_output(out: object, weight: Array, name: str, replaced: Array, **inputs: object) -> Array:
+def weight_output(out: object, weight: Array, name: str, replaced: Array, /, **inputs: object) -> Array:
     """Return the array to write to, like `weight`: as `output`, but it may be the argument `name` itself."""
     if out is None:
         return _layouts.empty_like(weight)
     return _destination(out, weight, name, replaced, inputs, like="weight")
 
 
-def updated(name: str, value: object, shape: tuple[int, ...], dtype: DType, **inputs: object) -> Array:
+def updated(name: str, value: object, shape: tuple[int, ...], dtype: DType, /, **inputs: object) -> Array:
     """Check an array that the call changes in place; it may share no memory with the other `inputs`."""
     if not isinstance(value, np.ndarray):
         _refuse(TypeError, name, "a NumPy array, which is updated in place", type(value).__name__)

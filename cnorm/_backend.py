@@ -260,5 +260,7 @@ fast_rms_norm_backward = _never if native is None else native.fast_rms_norm_back
 fast_group_norm_backward = _never if native is None else native.fast_group_norm_backward
 fast_instance_norm_backward = _never if native is None else native.fast_instance_norm_backward
 fast_batch_norm_backward = _never if native is None else native.fast_batch_norm_backward
+fast_spectral_norm = _never if native is None else native.fast_spectral_norm
+fast_spectral_norm_backward = _never if native is None else native.fast_spectral_norm_backward
 
 empty = _empty if native is None else native.empty

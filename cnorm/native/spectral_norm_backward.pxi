@@ -38,6 +38,29 @@ def spectral_norm_backward(
     raise_status(status)
 
 
+def fast_spectral_norm_backward(dw, weight, u, v, sigma, dim, out):
+    """Do a plainly valid call of cnorm.spectral_norm_backward, or return None."""
+    cdef weight_call c
+    cdef double divisor
+    if not take_weight(weight, u, v, dim, &c) or not take_number(sigma, &divisor):
+        return None
+    if (not is_plain(dw, cnp.PyArray_TYPE(<cnp.ndarray>weight))
+            or not cnp.PyArray_SAMESHAPE(<cnp.ndarray>dw, <cnp.ndarray>weight)):
+        return None
+    cdef cnp.ndarray dweight = take_output(out, <cnp.ndarray>weight)
+    if dweight is None:
+        return None
+    cdef bint wide = is_double(dweight)
+    cdef void *dw_data = cnp.PyArray_DATA(<cnp.ndarray>dw)
+    cdef void *weight_data = cnp.PyArray_DATA(<cnp.ndarray>weight)
+    cdef void *dweight_data = cnp.PyArray_DATA(dweight)
+    cdef cnorm_status status
+    with nogil:
+        status = run_spectral_norm_backward(
+            wide, dweight_data, dw_data, weight_data, c.u, c.v, divisor, c.outer, c.rows, c.inner)
+    return None if status != CNORM_OK else dweight
+
+
 cdef int spectral_norm_backward_view(
         const floating[:, :, ::1] dw, const floating[:, :, ::1] weight, const floating[::1] u, const floating[::1] v,
         double sigma, floating[:, :, ::1] dweight) noexcept nogil:

@@ -104,6 +104,12 @@ def spectral_norm(
     array([[0.618, 0.618],
            [0.   , 0.618]], dtype=float32)
     """
+    result: tuple[Array, float] | None = _backend.fast_spectral_norm(
+        weight, u, v, n_power_iterations, dim, eps, training, out
+    )
+    if result is not None:
+        return result
+
     weight, dtype = _arguments.floating("weight", weight)
     axis, cols = matrix_shape(weight, dim)
     iterations = _arguments.integer("n_power_iterations", n_power_iterations)

@@ -82,6 +82,10 @@ def spectral_norm_backward(
     array([[ 0.023,  0.014],
            [-0.06 ,  0.023]], dtype=float32)
     """
+    result: Array | None = _backend.fast_spectral_norm_backward(dw, weight, u, v, sigma, dim, out)
+    if result is not None:
+        return result
+
     weight, dtype = _arguments.floating("weight", weight)
     dw, _ = _arguments.floating("dw", dw)
     if dw.shape != weight.shape:

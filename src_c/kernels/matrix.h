@@ -1,22 +1,20 @@
-/* Products of a weight, seen as a matrix, with vectors in acc.
+/* Products of a weight, seen as a matrix, with vectors.
  *
  *     over_rows    t[o, c] = sum_r w[o, r, c] x[r]           the transposed matrix times x
  *     over_cols    s[r] = sum_{o, c} w[o, r, c] x[o, c]      the matrix times x
  *
  * The matrix lies in memory as slabs (one, unless its rows are an inner axis of the weight) of rows of cols elements.
- * Products of float data are exact in acc, so nothing finite can overflow or vanish; four of them are added in a tree
- * before they join the sums, which are compensated for double data (add_to in moments.h).
  *
  * Split: by the matrix's size alone into blocks of rows and chunks of columns, or where there are several slabs into
  * blocks of whole slabs. Every block has sums of its own, merged in order (sum_parts): one long row and many short ones
- * use every core, and the bits do not depend on who computed what.
+ * use every core, and the bits do not depend on who computed what. over_cols goes through the matrix in the opposite
+ * order, so that a pass begins with what the one before it has left in the caches.
  */
 #ifndef CN_MATRIX_H
 #define CN_MATRIX_H
 
-#include "../parallel.h"
+#include "column_plan.h"
 #include "products.h"
-#include "span.h"
 
 #define CHUNK 2048          /* columns: their sums and a few rows stay in the first cache */
 #define TILE_ELEMENTS 32768 /* of a block at least */
@@ -28,7 +26,9 @@ typedef struct {
     size_t slabs, rows, cols;
     size_t slabs_per_block, rows_per_block;
     size_t slab_blocks, row_blocks, chunks; /* tasks are their product */
-    const acc *x;
+    cn_work work;
+    bool exact; /* products and sums without roundings that could show in a result that cancels */
+    const real *x;
     acc *parts; /* of a product: sums, and for double data what rounding took from them, by part */
     acc *row_products;
 } matrix;
@@ -41,12 +41,13 @@ static inline matrix plan_matrix(const real *w, size_t slabs, size_t rows, size_
     m.slab_blocks = m.row_blocks = m.chunks = 1;
     if (slabs == 1) {
         m.chunks = divide_up(cols, CHUNK);
-        size_t least = divide_up(TILE_ELEMENTS, cols < CHUNK ? cols : CHUNK);
+        size_t least = divide_up(TILE_ELEMENTS, lesser(cols, CHUNK));
         least = at_least(at_least(least, ROWS_LEAST), divide_up(rows, BLOCKS_MOST));
         m.rows_per_block = TREE * divide_up(least, TREE);
         m.row_blocks = divide_up(rows, m.rows_per_block);
     } else {
-        m.slabs_per_block = at_least(divide_up(TILE_ELEMENTS, rows * cols), divide_up(slabs, BLOCKS_MOST));
+        size_t least = at_least(divide_up(TILE_ELEMENTS, rows * cols), divide_up(slabs, BLOCKS_MOST));
+        m.slabs_per_block = TREE * divide_up(least, TREE);
         m.slab_blocks = divide_up(slabs, m.slabs_per_block);
     }
     return m;
@@ -81,33 +82,7 @@ static inline tile find_tile(const matrix *m, size_t task)
     return t;
 }
 
-/* t += x[0] w[0] + ... + x[3] w[3], rows of n elements `stride` apart. */
-static inline void add_four_rows(acc *t, acc *lost, const real *w, size_t stride, const acc *x, size_t n)
-{
-    const real *w0 = w, *w1 = w + stride, *w2 = w1 + stride, *w3 = w2 + stride;
-    const acc x0 = x[0], x1 = x[1], x2 = x[2], x3 = x[3];
-#pragma omp simd
-    for (size_t i = 0; i < n; i++) {
-        acc p0 = (acc)w0[i] * x0, p1 = (acc)w1[i] * x1, p2 = (acc)w2[i] * x2, p3 = (acc)w3[i] * x3;
-        add_to(&t[i], &lost[i], (p0 + p1) + (p2 + p3));
-    }
-}
-
-static inline void add_rows(acc *t, acc *lost, const real *w, size_t stride, const acc *x, size_t rows, size_t n)
-{
-    size_t r = 0;
-    for (; r + TREE <= rows; r += TREE)
-        add_four_rows(t, lost, w + r * stride, stride, x + r, n);
-    for (; r < rows; r++) {
-        const real *row = w + r * stride;
-        const acc factor = x[r];
-#pragma omp simd
-        for (size_t i = 0; i < n; i++)
-            add_to(&t[i], &lost[i], (acc)row[i] * factor);
-    }
-}
-
-/* The sums of a part of n, and what was lost (or for float data the same again, which nobody touches). */
+/* What was lost of the n sums of a part (or for float data the sums again, which nobody touches as such). */
 static inline acc *lost_of(acc *sums, size_t n) { return sizeof(real) == sizeof(acc) ? sums + n : sums; }
 
 static inline void clear_part(acc *sums, acc *lost, size_t n)
@@ -128,33 +103,47 @@ static void rows_task(void *job, size_t task)
             size_t at = slab * m->cols + col;
             clear_part(sums + at, lost + at, n);
             add_rows(sums + at, lost + at, m->w + (slab * m->rows + t.first_row) * m->cols + col, m->cols,
-                     m->x + t.first_row, t.last_row - t.first_row, n);
+                     m->x + t.first_row, t.last_row - t.first_row, n, m->exact);
         }
+    }
+}
+
+/* The slabs [first, last), whose rows are short: eight of them at a time. */
+static void short_rows(const matrix *m, acc *sums, acc *lost, size_t first, size_t last)
+{
+    size_t slab_size = m->rows * m->cols;
+    for (size_t slab = first, n; slab < last; slab += n) {
+        n = slab + TREE <= last ? TREE : 1;
+        const real *w = m->w + slab * slab_size, *x = m->x + slab * m->cols;
+        for (size_t row = 0; row < m->rows; row++, w += m->cols)
+            add_to(&sums[row], &lost[row], n == TREE ? dot_eight_runs(w, slab_size, x, m->cols) : dot(w, x, m->cols));
     }
 }
 
 static void cols_task(void *job, size_t task)
 {
     const matrix *m = job;
-    const tile t = find_tile(m, task);
+    const tile t = find_tile(m, last_first(task, matrix_tasks(m), m->work));
     acc *sums = m->parts + (t.slab_block * m->chunks + t.chunk) * part_words(m->rows), *lost = lost_of(sums, m->rows);
     clear_part(sums + t.first_row, lost + t.first_row, t.last_row - t.first_row);
+    if (m->slabs > 1 && m->cols <= SHORT_RUN && !m->exact) {
+        short_rows(m, sums, lost, t.first_slab, t.last_slab);
+        return;
+    }
     for (size_t slab = t.first_slab; slab < t.last_slab; slab++) {
         for (size_t col = t.first_col, n; col < t.last_col; col += n) {
             n = lesser(CHUNK, t.last_col - col);
+            const real *w = m->w + slab * m->rows * m->cols + col, *x = m->x + slab * m->cols + col;
             for (size_t row = t.first_row; row < t.last_row; row++) {
-                acc low = 0,
-                    sum = dot(m->w + (slab * m->rows + row) * m->cols + col, m->x + slab * m->cols + col, n, &low);
-                add_to(&sums[row], &lost[row], sum);
-                if (sizeof(real) == sizeof(acc))
-                    lost[row] += low;
+                const real *run = w + row * m->cols;
+                add_to(&sums[row], &lost[row], m->exact ? exact_dot(run, x, n) : dot(run, x, n));
             }
         }
     }
 }
 
-/* Both products in one pass over the matrix, of one slab: row_products = w x, and the parts of w^T (w x). Four rows at a
- * time, which are still in the cache when they are added up. */
+/* Both products in one pass over the matrix, of one slab: row_products = w x, and the parts of w^T (w x). Eight rows at a
+ * time, which are still in the cache when they are added up; their products are rounded to real for that. */
 static void both_task(void *job, size_t block)
 {
     const matrix *m = job;
@@ -164,15 +153,16 @@ static void both_task(void *job, size_t block)
     for (size_t row = first, n; row < last; row += n) {
         n = lesser(TREE, last - row);
         const real *w = m->w + row * m->cols;
+        real factors[TREE];
         for (size_t r = 0; r < n; r++) {
-            acc low = 0, sum = dot(w + r * m->cols, m->x, m->cols, &low);
-            m->row_products[row + r] = sum + low;
+            m->row_products[row + r] = dot(w + r * m->cols, m->x, m->cols);
+            factors[r] = (real)m->row_products[row + r];
         }
-        add_rows(sums, lost, w, m->cols, m->row_products + row, n, m->cols);
+        add_rows(sums, lost, w, m->cols, factors, n, m->cols, false);
     }
 }
 
-#define BOTH_BYTES (256 * 1024) /* four rows of at most this fit in a core's own cache */
+#define BOTH_BYTES (256 * 1024) /* eight rows of at most this fit in a core's own cache */
 #define BOTH_BLOCKS 8           /* fewer would leave cores idle */
 
 static inline bool takes_both(const matrix *m)
@@ -203,12 +193,14 @@ static void merge_range(void *job, size_t task)
         }
     }
     for (size_t i = first; sizeof(real) == sizeof(acc) && i < last; i++)
-        sums[i] += lost[i];
+        lost[i] = two_sum(&sums[i], lost[i]);
 }
 
-/* Adds `count` parts of n sums in order: the product, which replaces the first part. */
-static inline const acc *sum_parts(matrix *m, size_t count, size_t n, cn_work work)
+/* Adds `count` parts of n sums in order: the product, which replaces the first part; of double data its second words
+ * follow. */
+static inline const acc *sum_parts(matrix *m, size_t count, size_t n)
 {
+    cn_work work = m->work;
     merge_job job = {m->parts, count, n};
     if (count * n < MERGE_WORDS)
         work.threads = 1;
@@ -216,27 +208,27 @@ static inline const acc *sum_parts(matrix *m, size_t count, size_t n, cn_work wo
     return m->parts;
 }
 
-static inline const acc *over_rows(matrix *m, const acc *x, cn_work work)
+static inline const acc *over_rows(matrix *m, const real *x)
 {
     m->x = x;
-    cn_parallel_for(matrix_tasks(m), work, rows_task, m);
-    return sum_parts(m, m->row_blocks, m->slabs * m->cols, work);
+    cn_parallel_for(matrix_tasks(m), m->work, rows_task, m);
+    return sum_parts(m, m->row_blocks, m->slabs * m->cols);
 }
 
-static inline const acc *over_cols(matrix *m, const acc *x, cn_work work)
+static inline const acc *over_cols(matrix *m, const real *x)
 {
     m->x = x;
-    cn_parallel_for(matrix_tasks(m), work, cols_task, m);
-    return sum_parts(m, m->slab_blocks * m->chunks, m->rows, work);
+    cn_parallel_for(matrix_tasks(m), m->work, cols_task, m);
+    return sum_parts(m, m->slab_blocks * m->chunks, m->rows);
 }
 
 /* w^T (w x); w x goes to `row_products`. */
-static inline const acc *over_both(matrix *m, const acc *x, acc *row_products, cn_work work)
+static inline const acc *over_both(matrix *m, const real *x, acc *row_products)
 {
     m->x = x;
     m->row_products = row_products;
-    cn_parallel_for(m->row_blocks, work, both_task, m);
-    return sum_parts(m, m->row_blocks, m->cols, work);
+    cn_parallel_for(m->row_blocks, m->work, both_task, m);
+    return sum_parts(m, m->row_blocks, m->cols);
 }
 
 #endif

@@ -10,9 +10,10 @@
  * one iteration: sigma is u^T of the last product, no pass of its own. A further iteration costs one read more where
  * W^T (W v) can be had in one pass (takes_both in matrix.h), else two; without iterations 1 read and 2S.
  *
- * Split and determinism: matrix.h; w in equal parts. Sums are in acc, the vectors are rounded to real as stored between
- * the products, as PyTorch does; only W v of over_both stays in acc. Of double data a norm or sigma that may have
- * overflowed or lost bits sends the call through wide_spectral_norm.h; of float data nothing can.
+ * After an iteration all terms of sigma are positive. Of vectors as they come they may cancel: W v is `exact` then.
+ *
+ * Split and determinism: matrix.h; w in equal parts. Between the products the vectors are rounded to real, as stored. If
+ * a norm or sigma tells that something may have overflowed or vanished, the call goes through wide_spectral_norm.h.
  */
 #include "kernels.h"
 #include "matrix.h"
@@ -20,12 +21,13 @@
 #include "wide_spectral_norm.h"
 
 typedef struct {
+    const real *weight;
+    size_t n, rows, cols, iterations;
     matrix matrix;
-    bool transposed; /* rows and columns are exchanged: weights without an inner axis, dim = 1 */
-    size_t rows, cols, iterations;
-    acc *u, *v; /* numbers of real, rounded */
+    bool transposed;   /* the rows of the weight are its last axis: rows and columns change places */
+    real *u, *v;       /* of the call's own until it has succeeded */
+    acc *row_products; /* W v of over_both */
     acc eps, sigma;
-    cn_work work;
 } power_iteration;
 
 static matrix plan_weight(const real *weight, size_t outer, size_t rows, size_t inner)
@@ -38,63 +40,71 @@ size_t CN(spectral_norm_workspace)(size_t outer, size_t rows, size_t inner)
     if (outer * rows * inner == 0)
         return 0;
     matrix m = plan_weight(NULL, outer, rows, inner);
-    return (parts_words(&m) + rows + outer * inner) * sizeof(acc);
+    size_t size = (parts_words(&m) + rows) * sizeof(acc) + (rows + outer * inner) * sizeof(real);
+    return at_least(size, 2 * at_least(rows, outer * inner) * sizeof(acc)); /* of the careful way */
 }
 
 static const acc *times_transposed(power_iteration *g)
 {
-    return g->transposed ? over_cols(&g->matrix, g->u, g->work) : over_rows(&g->matrix, g->u, g->work);
+    return g->transposed ? over_cols(&g->matrix, g->u) : over_rows(&g->matrix, g->u);
 }
 
 static const acc *times_matrix(power_iteration *g)
 {
-    return g->transposed ? over_rows(&g->matrix, g->v, g->work) : over_cols(&g->matrix, g->v, g->work);
+    return g->transposed ? over_rows(&g->matrix, g->v) : over_cols(&g->matrix, g->v);
 }
 
-/* What a product of this squared norm is divided by; NaN if it is not finite. */
 static acc divisor(acc square, acc eps)
 {
-    acc norm = sqrt(square), d = norm <= eps ? eps : norm;
-    return d == 0 ? 1 : d <= DBL_MAX ? d : NAN;
+    acc norm = sqrt(square);
+    return norm <= eps ? eps : norm;
 }
 
-/* x = t / max(||t||, eps), rounded to real; false if that has to be done the careful way. */
-static bool normalise(acc *x, const acc *t, size_t n, acc eps)
+/* x = t / max(||t||, eps), t the product with `other`; false if that has to be done the careful way. */
+static bool normalise(const power_iteration *g, real *x, const acc *t, size_t n, const real *other, size_t length,
+                      acc eps)
 {
-    acc square = inner_product(t, t, n);
-    if (!wide_enough(square))
+    acc square = sum_of_squares(t, n);
+    if (!wide_enough(square) && !(square == 0 && is_true_zero(g->weight, g->n, other, length)))
         return false;
-    const acc d = divisor(square, eps);
+    const acc d = divisor(square, eps), over = d == 0 ? 1 : d;
 #pragma omp simd
     for (size_t i = 0; i < n; i++)
-        x[i] = (acc)(real)(t[i] / d);
+        x[i] = (real)(t[i] / over);
     return true;
 }
 
-/* v of the next iteration from v, without rounding u in between: u = s / d, and so W^T u = t / d. */
+static bool update_v(power_iteration *g)
+{
+    return normalise(g, g->v, times_transposed(g), g->cols, g->u, g->rows, g->eps);
+}
+
+/* u and v again; in one pass v is had without u: u = s / d, so W^T u = t / d. */
 static bool advance(power_iteration *g)
 {
     if (g->transposed || !takes_both(&g->matrix))
-        return normalise(g->u, times_matrix(g), g->rows, g->eps) &&
-               normalise(g->v, times_transposed(g), g->cols, g->eps);
-    const acc *t = over_both(&g->matrix, g->v, g->u, g->work);
-    acc square = inner_product(g->u, g->u, g->rows);
-    return wide_enough(square) && normalise(g->v, t, g->cols, g->eps * divisor(square, g->eps));
+        return normalise(g, g->u, times_matrix(g), g->rows, g->v, g->cols, g->eps) && update_v(g);
+    const acc *t = over_both(&g->matrix, g->v, g->row_products);
+    acc square = sum_of_squares(g->row_products, g->rows);
+    return wide_enough(square) && wide_enough(sum_of_squares(t, g->cols)) &&
+           normalise(g, g->v, t, g->cols, NULL, 0, g->eps * divisor(square, g->eps));
 }
 
 /* u, v and sigma; false if they have to be found the careful way. */
 static bool iterate(power_iteration *g)
 {
-    if (g->iterations && !normalise(g->v, times_transposed(g), g->cols, g->eps))
+    if (g->iterations && !update_v(g))
         return false;
     for (size_t i = 1; i < g->iterations; i++)
         if (!advance(g))
             return false;
     const acc *s = times_matrix(g);
-    if (g->iterations && !normalise(g->u, s, g->rows, g->eps))
+    if (g->iterations && !normalise(g, g->u, s, g->rows, g->v, g->cols, g->eps))
         return false;
-    g->sigma = inner_product(g->u, s, g->rows);
-    return wide_enough(g->sigma * g->sigma);
+    g->sigma = wide_dot(g->u, s, g->rows);
+    if (sizeof(real) == sizeof(acc))
+        g->sigma += wide_dot(g->u, s + g->rows, g->rows);
+    return wide_enough(g->sigma * g->sigma) || (g->sigma == 0 && is_true_zero(g->weight, g->n, g->v, g->cols));
 }
 
 #define PART 65536
@@ -103,15 +113,17 @@ typedef struct {
     real *w;
     const real *weight;
     size_t n;
-    acc factor;
+    acc sigma;
     bool stream;
 } scale_job;
 
-static void scale_run(real *w, const real *weight, size_t n, acc factor)
+/* Rounded once: of float data the product with 1 / sigma, of double data the quotient itself. */
+static void scale_run(real *w, const real *weight, size_t n, acc sigma)
 {
+    const acc factor = 1 / sigma;
 #pragma omp simd
     for (size_t i = 0; i < n; i++)
-        w[i] = (real)((acc)weight[i] * factor);
+        w[i] = sizeof(real) < sizeof(acc) ? (real)((acc)weight[i] * factor) : (real)(weight[i] / sigma);
 }
 
 static void scale_part(void *job, size_t task)
@@ -119,13 +131,13 @@ static void scale_part(void *job, size_t task)
     const scale_job *g = job;
     size_t first = task * PART, last = lesser(first + PART, g->n);
     if (!g->stream) {
-        scale_run(g->w + first, g->weight + first, last - first, g->factor);
+        scale_run(g->w + first, g->weight + first, last - first, g->sigma);
         return;
     }
     real buffer[STREAM_RUN];
     for (size_t i = first, n; i < last; i += n) {
         n = stream_run(g->w + i, last - i);
-        scale_run(buffer, g->weight + i, n, g->factor);
+        scale_run(buffer, g->weight + i, n, g->sigma);
         stream_out(g->w + i, buffer, n);
     }
     stream_fence();
@@ -138,25 +150,22 @@ void CN(spectral_norm_forward)(real *w, double *sigma, real *u, real *v, const r
     *sigma = 0;
     if (n == 0)
         return;
-    power_iteration g = {.matrix = plan_weight(weight, outer, rows, inner), .transposed = inner == 1};
-    g.rows = rows, g.cols = cols, g.iterations = iterations, g.eps = eps, g.work = work;
-    g.u = workspace, g.v = g.u + rows, g.matrix.parts = g.v + cols;
-    for (size_t i = 0; i < rows; i++)
-        g.u[i] = u[i];
-    for (size_t i = 0; i < cols; i++)
-        g.v[i] = v[i];
+    power_iteration g = {.weight = weight, .n = n, .rows = rows, .cols = cols, .iterations = iterations};
+    g.matrix = plan_weight(weight, outer, rows, inner), g.transposed = inner == 1;
+    g.matrix.work = work, g.matrix.exact = iterations == 0, g.eps = eps;
+    g.matrix.parts = workspace, g.row_products = g.matrix.parts + parts_words(&g.matrix);
+    g.u = (real *)(g.row_products + rows), g.v = g.u + rows;
+    memcpy(g.u, u, rows * sizeof(real));
+    memcpy(g.v, v, cols * sizeof(real));
     if (!iterate(&g)) {
-        *sigma = wide_spectral_norm(w, u, v, weight, (wide_weight){outer, rows, inner}, iterations, eps, g.u);
+        *sigma = wide_spectral_norm(w, u, v, weight, (wide_shape){outer, rows, inner}, iterations, eps, workspace);
         return;
     }
-    for (size_t i = 0; i < (iterations ? rows : 0); i++)
-        u[i] = (real)g.u[i];
-    for (size_t i = 0; i < (iterations ? cols : 0); i++)
-        v[i] = (real)g.v[i];
-    scale_job job = {w, weight, n, g.sigma == 0 ? 0 : 1 / g.sigma, work.stream};
-    if (!(fabs(g.sigma) <= DBL_MAX))
-        job.factor = *sigma = NAN;
-    else
-        *sigma = g.sigma;
+    if (iterations) {
+        memcpy(u, g.u, rows * sizeof(real));
+        memcpy(v, g.v, cols * sizeof(real));
+    }
+    *sigma = g.sigma;
+    scale_job job = {w, weight, n, g.sigma == 0 ? INFINITY : g.sigma, work.stream};
     cn_parallel_for(divide_up(n, PART), work, scale_part, &job);
 }

@@ -6,8 +6,8 @@
  * Where sigma is 0, so is the gradient. Passes: one over dw and weight for the sum, one that reads dw again and writes
  * dweight, so 4S of traffic, or 3S where dw stays in the caches.
  *
- * Split and determinism: equal parts of the flat arrays, cut by their size alone; their sums are added in order. All in
- * acc, rounded once. Of double data a sum or sigma that may have left the range goes through wide_spectral_gradient.h.
+ * Split and determinism: equal parts of the flat arrays, cut by their size alone; their sums are added in order. Gradients
+ * are computed in acc and rounded once. A sum or sigma that may have left the range goes through wide_spectral_gradient.h.
  */
 #include "kernels.h"
 #include "products.h"
@@ -16,7 +16,6 @@
 #include "wide_spectral_gradient.h"
 
 #define PART 65536
-#define RUN 2048
 
 typedef struct {
     real *dweight;
@@ -31,14 +30,7 @@ static void sum_part(void *job, size_t task)
 {
     spectral_gradient *g = job;
     size_t first = task * PART, last = lesser(first + PART, g->n);
-    acc buffer[RUN], sum = 0, low = 0;
-    for (size_t i = first, n; i < last; i += n) {
-        n = lesser(RUN, last - i);
-        for (size_t j = 0; j < n; j++)
-            buffer[j] = g->dw[i + j];
-        add_to(&sum, &low, dot(g->weight + i, buffer, n, &low));
-    }
-    g->sums[task] = sum + low;
+    g->sums[task] = dot(g->dw + first, g->weight + first, last - first);
 }
 
 /* n elements from `first` on. */
@@ -113,7 +105,7 @@ void CN(spectral_norm_backward)(real *dweight, const real *dw, const real *weigh
     cn_parallel_for(parts, work, sum_part, &g);
     acc sum = add_parts(g.sums, parts) + nothing(g.u, rows) + nothing(g.v, cols);
     if (sigma != 0 && fabs(sigma) <= DBL_MAX && !sum_is_safe(sum, sigma, dw, n)) {
-        wide_spectral_gradient(dweight, dw, weight, u, v, sigma, (wide_weight){outer, rows, inner});
+        wide_spectral_gradient(dweight, dw, weight, u, v, sigma, (wide_shape){outer, rows, inner});
         return;
     }
     g.factor = sigma == 0 ? 0 : 1 / sigma;

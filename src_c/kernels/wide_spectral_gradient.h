@@ -1,42 +1,45 @@
-/* The careful way back of spectral norm, for double data whose sum of products may have overflowed or vanished: everything
- * is scaled by powers of two to at most 1 in plain passes. A call with a non-finite element is NaN as a whole.
- */
+/* The careful way of spectral norm back. */
 #ifndef CN_WIDE_SPECTRAL_GRADIENT_H
 #define CN_WIDE_SPECTRAL_GRADIENT_H
 
 #include "wide_spectral.h"
 
-#include <stdlib.h>
+/* The exponent of dw beyond which a sum of products that is small may have lost something that matters. */
+#define EXPONENT_MOST (sizeof(real) == 4 ? 30 : 400)
 
-/* Exponents of dw between which a sum of products that is small has lost nothing that matters. */
-#define EXPONENT_MOST 400
-
-/* Whether sum(dw * weight) and sigma are to be trusted; of float data always. */
+/* Whether sum(dw * weight) and sigma are to be trusted. */
 static inline bool sum_is_safe(acc sum, acc sigma, const real *dw, size_t n)
 {
-    int k;
-    if (!wide_enough(sigma * sigma))
-        return false;
-    return wide_enough(sum * sum) || (fabs(sum) < 1 && find_exponent(dw, n, &k) && abs(k) <= EXPONENT_MOST);
+    if (!wide_enough(sigma * sigma) || wide_enough(sum * sum))
+        return wide_enough(sigma * sigma);
+    wide_scale s = find_scale(dw, n);
+    return fabs(sum) < 1 && s.finite && s.exponent >= -EXPONENT_MOST && s.exponent <= EXPONENT_MOST;
 }
 
 CN_NOINLINE static void wide_spectral_gradient(real *dweight, const real *dw, const real *weight, const real *u,
-                                               const real *v, acc sigma, wide_weight s)
+                                               const real *v, acc sigma, wide_shape s)
 {
-    int k, k_dw, k_u, k_v, k_sigma;
-    size_t n = wide_size(s);
-    bool finite = find_exponent(weight, n, &k) & find_exponent(dw, n, &k_dw) & find_exponent(u, s.rows, &k_u);
-    finite &= find_exponent(v, s.outer * s.inner, &k_v);
-    acc fraction = frexp(sigma, &k_sigma), sum = 0, low = 0;
+    size_t n = wide_size(s), at = 0;
+    const wide_scale a = find_scale(dw, n), b = find_scale(weight, n);
+    const wide_scale left = find_scale(u, s.rows), right = find_scale(v, s.outer * s.inner);
+    acc sum = 0, low = 0;
+    int k = 0;
+    acc fraction = frexp(sigma, &k);
     for (size_t i = 0; i < n; i++)
-        low += two_sum(&sum, ldexp((acc)dw[i], -k_dw) * ldexp((acc)weight[i], -k));
-    acc slope = finite ? (sum + low) / fraction : NAN;
-    if (n == 1)
-        slope = sum - sum + ldexp((acc)dw[0], -k_dw) * (ldexp((acc)weight[0], -k) / fraction);
-    for (size_t i = 0; i < n; i++) {
-        acc part = slope * ldexp((acc)u[wide_row(s, i)], -k_u) * ldexp((acc)v[wide_col(s, i)], -k_v);
-        acc value = (ldexp((acc)dw[i], -k_dw) - ldexp(part, k - k_sigma + k_u + k_v)) / fraction;
-        dweight[i] = (real)ldexp(value, k_dw - k_sigma);
+        low += two_sum(&sum, scaled(dw[i], &a) * scaled(weight[i], &b));
+    acc slope = (sum + low) / fraction;
+    if (n == 1) /* as on the ordinary way */
+        slope = scaled(dw[0], &a) * (scaled(weight[0], &b) / fraction);
+    if (!a.finite || !b.finite || !left.finite || !right.finite)
+        slope = NAN;
+    int relative = b.exponent - k + left.exponent + right.exponent;
+    for (size_t o = 0; o < s.outer; o++) {
+        for (size_t r = 0; r < s.rows; r++) {
+            for (size_t i = 0; i < s.inner; i++, at++) {
+                acc part = slope * scaled(u[r], &left) * scaled(v[o * s.inner + i], &right);
+                dweight[at] = (real)ldexp((scaled(dw[at], &a) - ldexp(part, relative)) / fraction, a.exponent - k);
+            }
+        }
     }
 }
 

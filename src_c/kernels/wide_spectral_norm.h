@@ -4,33 +4,59 @@
 
 #include "wide_spectral.h"
 
-/* A vector that is x * 2^exponent of what is stored: t = W x / 2^(k + exponent) (or W^T x), compensated. */
-static void wide_product(acc *t, acc *lost, const real *weight, wide_weight s, int k, const real *x, int exponent,
-                         bool over_rows)
+/* Exponents of matrix and vector below which a product that is 0 may have vanished. */
+#define EXPONENT_LEAST (sizeof(real) == 4 ? -60 : -400)
+
+/* Whether a product with the vector x is 0 as it should, because one of the two is or their terms cancel. */
+static inline bool is_true_zero(const real *weight, size_t n, const real *x, size_t length)
 {
-    size_t n = over_rows ? s.outer * s.inner : s.rows;
-    for (size_t i = 0; i < n; i++)
-        t[i] = lost[i] = 0;
-    for (size_t i = 0; i < wide_size(s); i++) {
-        size_t to = over_rows ? wide_col(s, i) : wide_row(s, i), from = over_rows ? wide_row(s, i) : wide_col(s, i);
-        lost[to] += two_sum(&t[to], ldexp((acc)weight[i], -k) * ldexp((acc)x[from], -exponent));
-    }
-    for (size_t i = 0; i < n; i++)
-        t[i] += lost[i];
+    wide_scale a = find_scale(weight, n), b = find_scale(x, length);
+    return a.finite && b.finite && (a.zero || b.zero || a.exponent + b.exponent >= EXPONENT_LEAST);
 }
 
-/* x = t * 2^exponent / max(||t * 2^exponent||, eps). */
-static void wide_normalise(real *x, const acc *t, size_t n, int exponent, acc eps)
+typedef struct {
+    const real *weight;
+    wide_shape shape;
+    wide_scale scale;
+    acc *t, *lost; /* the last product, over 2^exponent */
+    int exponent;
+} wide_matrix;
+
+/* t = W^T u (`over_rows`) or W v. */
+static void wide_product(wide_matrix *m, const real *x, bool over_rows)
+{
+    const wide_shape s = m->shape;
+    size_t cols = s.outer * s.inner, n = over_rows ? cols : s.rows;
+    const wide_scale vector = find_scale(x, over_rows ? s.rows : cols);
+    const real *weight = m->weight;
+    for (size_t i = 0; i < n; i++)
+        m->t[i] = m->lost[i] = 0;
+    for (size_t o = 0; o < s.outer; o++) {
+        for (size_t r = 0; r < s.rows; r++, weight += s.inner) {
+            for (size_t i = 0; i < s.inner; i++) {
+                size_t col = o * s.inner + i, to = over_rows ? col : r;
+                acc term = scaled(weight[i], &m->scale) * scaled(x[over_rows ? r : col], &vector);
+                m->lost[to] += two_sum(&m->t[to], term);
+            }
+        }
+    }
+    for (size_t i = 0; i < n; i++)
+        m->t[i] += m->lost[i];
+    m->exponent = m->scale.exponent + vector.exponent;
+}
+
+/* x = t / max(||t||, eps), both times 2^exponent; 0 for 0 / 0. */
+static void wide_normalise(real *x, const wide_matrix *m, size_t n, acc eps)
 {
     acc square = 0, lost = 0;
     for (size_t i = 0; i < n; i++)
-        lost += two_sum(&square, t[i] * t[i]);
+        lost += two_sum(&square, m->t[i] * m->t[i]);
     acc norm = sqrt(square + lost);
     int k = 0;
     acc fraction = frexp(eps, &k);
-    bool small = norm <= ldexp(eps, -exponent) && eps > 0;
+    bool small = eps > 0 && norm <= ldexp(eps, -m->exponent);
     for (size_t i = 0; i < n; i++)
-        x[i] = (real)(small ? ldexp(t[i] / fraction, exponent - k) : norm == 0 ? 0 : t[i] / norm);
+        x[i] = (real)(small ? ldexp(m->t[i] / fraction, m->exponent - k) : norm == 0 ? 0 : m->t[i] / norm);
 }
 
 static void fill(real *x, size_t n, real value)
@@ -40,35 +66,34 @@ static void fill(real *x, size_t n, real value)
 }
 
 /* Returns sigma, which may round to 0 or infinity; w does not suffer from that. The workspace has room for twice as many
- * numbers as the matrix has rows and columns. */
-CN_NOINLINE static acc wide_spectral_norm(real *w, real *u, real *v, const real *weight, wide_weight s,
+ * numbers as the matrix has rows, or columns if those are more. */
+CN_NOINLINE static acc wide_spectral_norm(real *w, real *u, real *v, const real *weight, wide_shape s,
                                           size_t iterations, acc eps, acc *workspace)
 {
-    size_t rows = s.rows, cols = s.outer * s.inner, longer = rows > cols ? rows : cols;
-    acc *t = workspace, *lost = t + longer, sum = 0, low = 0;
-    int k, ku, kv;
-    bool finite = find_exponent(weight, wide_size(s), &k) & find_exponent(u, rows, &ku);
-    finite &= iterations > 0 || find_exponent(v, cols, &kv);
-    if (!finite) {
-        fill(u, iterations ? rows : 0, NAN), fill(v, iterations ? cols : 0, NAN), fill(w, wide_size(s), NAN);
+    size_t rows = s.rows, cols = s.outer * s.inner, n = wide_size(s), longer = rows > cols ? rows : cols;
+    wide_matrix m = {.weight = weight, .shape = s, .scale = find_scale(weight, n)};
+    m.t = workspace, m.lost = workspace + longer;
+    if (!m.scale.finite || !find_scale(u, rows).finite || (!iterations && !find_scale(v, cols).finite)) {
+        fill(u, iterations ? rows : 0, NAN), fill(v, iterations ? cols : 0, NAN), fill(w, n, NAN);
         return NAN;
     }
     for (size_t i = 0; i < iterations; i++) {
-        wide_product(t, lost, weight, s, k, u, ku, true);
-        wide_normalise(v, t, cols, k + ku, eps);
-        find_exponent(v, cols, &kv);
-        wide_product(t, lost, weight, s, k, v, kv, false);
-        wide_normalise(u, t, rows, k + kv, eps);
-        find_exponent(u, rows, &ku);
+        wide_product(&m, u, true);
+        wide_normalise(v, &m, cols, eps);
+        wide_product(&m, v, false);
+        wide_normalise(u, &m, rows, eps);
     }
     if (!iterations)
-        wide_product(t, lost, weight, s, k, v, kv, false);
+        wide_product(&m, v, false);
+    const wide_scale left = find_scale(u, rows);
+    acc sum = 0, low = 0;
     for (size_t i = 0; i < rows; i++)
-        low += two_sum(&sum, ldexp((acc)u[i], -ku) * t[i]);
-    sum += low; /* sigma is sum * 2^(k + ku + kv) */
-    for (size_t i = 0; i < wide_size(s); i++)
-        w[i] = (real)(sum == 0 ? 0 : ldexp(ldexp((acc)weight[i], -k) / sum, -ku - kv));
-    return ldexp(sum, k + ku + kv);
+        low += two_sum(&sum, scaled(u[i], &left) * m.t[i]);
+    sum += low;
+    int back = m.scale.exponent - left.exponent - m.exponent; /* sigma is sum * 2^(left + m.exponent) */
+    for (size_t i = 0; i < n; i++)
+        w[i] = (real)(sum == 0 ? 0 : ldexp(scaled(weight[i], &m.scale) / sum, back));
+    return ldexp(sum, left.exponent + m.exponent);
 }
 
 #endif
