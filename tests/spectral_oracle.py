@@ -13,8 +13,8 @@ Long = np.longdouble
 #: Shapes and the axis of their rows: one and several slabs, one and several blocks of rows and chunks of
 #: columns, short and long runs, no inner axis.
 SHAPES = [((1, 1), 0), ((5,), 0), ((1, 5), 0), ((5, 1), 0), ((7, 9), 0), ((7, 9), 1), ((64, 3, 3, 3), 0),
-          ((33, 5, 3), -2), ((20, 12, 4, 4), 1), ((3, 5, 130), 1), ((2, 3, 5, 7), 3), ((600, 70), 0), ((600, 70), 1),
-          ((3, 5000), 0), ((300, 2500), 0), ((40, 300, 9), 1)]  # fmt: skip
+          ((33, 5, 3), -2), ((20, 12, 4, 4), 1), ((3, 5, 130), 1), ((2, 3, 5, 7), 3), ((600, 70), 0),
+          ((600, 70), 1), ((3, 5000), 0), ((300, 2500), 0), ((40, 300, 9), 1)]  # fmt: skip
 
 #: Name, multiplier, offset and eps. Squares of these leave the range of their type.
 TRAPS = {

@@ -165,7 +165,8 @@ def test_a_value_that_is_not_finite_makes_everything_nan(
 
 
 @pytest.mark.parametrize("layout", [layouts.columns, layouts.steps, layouts.reversed_all, layouts.swapped,
-                                    layouts.unaligned, layouts.packed_record, layouts.channels_last_view])  # fmt: skip
+                                    layouts.unaligned, layouts.packed_record,
+                                    layouts.channels_last_view])  # fmt: skip
 @pytest.mark.parametrize("dim", [0, 1, 2])
 def test_layouts(layout: Any, dim: int, dtype: Any) -> None:
     p = problem((12, 5, 7), dim, dtype)
@@ -223,9 +224,9 @@ def test_empty_weights_leave_the_vectors(dtype: Any) -> None:
 
 @pytest.mark.usefixtures("native")
 def test_one_hash_over_levels_threads_and_places(dtype: Any) -> None:
-    shapes = [((600, 70), 1), ((40, 300, 9), 1), ((3, 70_000), 0), ((700, 900), 0), ((20_000, 9), 0)]
+    shapes = [((40, 300, 9), 1), ((3, 70_000), 0), ((520, 700), 0), ((9_000, 9), 0), ((600, 70), 1)]
     for shape, dim in shapes:
-        for scale in (1.0, 1e30 if dtype == np.float32 else 1e200):
+        for scale in (1.0, 1e30 if dtype == np.float32 else 1e200)[: 1 + (shape == (600, 70))]:
             p = problem(shape, dim, dtype, scale)
             hashes = set()
             for level in cnorm.isa_levels():

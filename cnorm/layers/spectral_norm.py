@@ -32,7 +32,7 @@ _FIRST_ITERATIONS = 15  # PyTorch's number, so that sigma means something from t
 
 
 class SpectralNorm(Layer):
-    """Spectral norm around a weight: ``layer()`` is the weight over an estimate of its largest singular value.
+    """Spectral norm around a weight: ``layer()`` divides it by an estimate of its largest singular value.
 
     In training mode, each call improves the estimate by `n_power_iterations`; in eval mode none changes it.
 
@@ -166,7 +166,7 @@ class SpectralNorm(Layer):
         return self._divided(training=False)[0]
 
     def load_state_dict(self, mapping: Mapping[str, ArrayLike], strict: bool = True) -> IncompatibleKeys:
-        """Copy values into the parameter and the vectors: `Layer.load_state_dict`, with either set of names."""
+        """Copy values into the parameter and the vectors, by either set of names: see `Layer`."""
         if isinstance(mapping, Mapping):
             mapping = {_OTHER_NAMES.get(name, name): mapping[name] for name in mapping}
         return super().load_state_dict(mapping, strict)

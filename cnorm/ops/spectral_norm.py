@@ -78,9 +78,9 @@ def spectral_norm(
         `out` has another dtype than `weight`, or in training a vector has another dtype than the one computed
         in.
     ValueError
-        If `u` or `v` has another shape, `dim` is not an axis of `weight`, `n_power_iterations` is less than 1,
-        `eps` is negative or not finite, `out` is read-only, has another shape, or overlaps an input in part,
-        or in training a vector is read-only or shares memory with another argument.
+        If `u` or `v` has another shape, `dim` is not an axis of `weight`, `n_power_iterations` is less than
+        1, `eps` is negative or not finite, `out` is read-only, has another shape, or overlaps an input in
+        part, or in training a vector is read-only or shares memory with another argument.
 
     See Also
     --------

@@ -98,8 +98,8 @@ def spectral_norm_backward(
 
     shape = (math.prod(weight.shape[:axis]), weight.shape[axis], math.prod(weight.shape[axis + 1 :]))
     target = y if _layouts.is_ready(y, dtype) else np.empty(weight.shape, dtype)
-    sources = [_layouts.compact(array, dtype).reshape(shape) for array in (dw, weight)]
-    _backend.active.spectral_norm_backward(*sources, left, right, divisor, target.reshape(shape))
+    upstream, source = (_layouts.compact(array, dtype).reshape(shape) for array in (dw, weight))
+    _backend.active.spectral_norm_backward(upstream, source, left, right, divisor, target.reshape(shape))
     if target is not y:
         _layouts.convert(y, target)
     return y if out is None else out
