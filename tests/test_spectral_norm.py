@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -15,6 +17,7 @@ import spectral_oracle as exact
 from conftest import THREAD_COUNTS
 from peer import keyword_only, tensor, torch
 from placement import at_offset, digest
+from processes import answer
 from spectral_oracle import SHAPES, TRAPS, Long, Problem, problem, units
 
 BOUND = 6.0
@@ -240,6 +243,60 @@ def test_one_hash_over_levels_threads_and_places(dtype: Any) -> None:
                             w, sigma = cnorm.spectral_norm(weight, u, v, **options)
                             hashes.add((iterations, training, digest([w, u, v, np.float64(sigma)])))
             assert len(hashes) == 3, shape
+
+
+def test_numpys_error_handling_sees_nothing(dtype: Any) -> None:
+    """Overflow or underflow inside is nobody's business, even where NumPy is told to raise."""
+    state = np.geterr()
+    for _, scale, offset, eps in _traps(dtype):
+        for shape, dim in (((7, 9), 0), ((5, 7, 3), 1)):
+            p = problem(shape, dim, dtype, scale, offset)
+            dw = np.ones_like(p.weight)
+            with warnings.catch_warnings(), np.errstate(all="raise"):
+                warnings.simplefilter("error")
+                _, sigma = cnorm.spectral_norm(p.weight, p.u, p.v, dim=dim, eps=eps)
+                cnorm.spectral_norm_backward(dw, p.weight, p.u, p.v, sigma, dim=dim)
+    assert np.geterr() == state
+
+
+GUARDED = """
+import sys
+
+sys.path.insert(0, {tests!r})
+import numpy as np
+
+import cnorm
+from guard_pages import guarded, release
+from spectral_oracle import SHAPES, problem
+
+sizes = [((5, n), 0) for n in range(1, 71)] + [((9, 3, n), 1) for n in range(1, 71)] + SHAPES
+for level in cnorm.isa_levels():
+    cnorm.set_isa(level)
+    for dtype in (np.float32, np.float64):
+        for shape, dim in sizes:
+            p = problem(shape, dim, dtype)
+            u, v = p.u.copy(), p.v.copy()
+            w, sigma = cnorm.spectral_norm(p.weight, u, v, dim=dim, n_power_iterations=2)
+            gradient = cnorm.spectral_norm_backward(w, p.weight, u, v, sigma, dim=dim)
+            for at_end in (True, False):
+                weight = guarded(p.weight, at_end)
+                vectors = [guarded(x, at_end, writeable=True) for x in (p.u, p.v)]
+                out = guarded(np.zeros_like(w), at_end, writeable=True)
+                cnorm.spectral_norm(weight, *vectors, dim=dim, n_power_iterations=2, out=out)
+                assert np.array_equal(out, w)
+                dw = guarded(w, at_end)
+                cnorm.spectral_norm_backward(dw, weight, *vectors, sigma, dim=dim, out=out)
+                assert np.array_equal(out, gradient)
+                del weight, vectors, out, dw
+                release()
+print("passed")
+"""
+
+
+@pytest.mark.usefixtures("native")
+@pytest.mark.skipif(sys.platform != "linux", reason="protects pages with Linux's mprotect")
+def test_no_byte_beyond_an_array_is_touched() -> None:
+    assert answer(GUARDED.format(tests=str(Path(__file__).parent))) == "passed"
 
 
 def _torch_layer(kind: str, iterations: int) -> Any:
