@@ -21,10 +21,18 @@ def scaled_whole(x: Array) -> tuple[Array, int]:
     return np.ldexp(x if np.isfinite(peak) else np.full_like(x, np.nan), -k), k
 
 
+def split(x: Array) -> tuple[Array, Array]:
+    """Return the leading half of the digits of numbers up to 1, and the rest: their products are exact."""
+    leading: Array = (x + 2.0**27) - 2.0**27
+    return leading, x - leading
+
+
 def product(matrix: Array, k: int, x: Array) -> Parts:
     """Return ``2**k * matrix @ x`` as fractions and one exponent."""
     vector, exponent = scaled_whole(x)
-    return Parts(row_sum(matrix * vector)[:, 0], np.asarray(k + exponent))
+    (large, small), (left, right) = split(matrix), split(vector)
+    total = row_sum(large * left) + row_sum(large * right + small * left + small * right)
+    return Parts(total[:, 0], np.asarray(k + exponent))
 
 
 def normalised(t: Parts, eps: float) -> Array:

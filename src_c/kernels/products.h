@@ -87,7 +87,7 @@ static inline acc wide_dot(const real *a, const acc *x, size_t n)
     return sum + lost;
 }
 
-/* Eight runs of the weight, `stride` apart, and what each is multiplied by. */
+/* Runs of the weight, `stride` apart, that are added up together. */
 #define TREE 8
 
 /* sums += x[0] w[0] + ... + x[7] w[7], rows of n elements. */

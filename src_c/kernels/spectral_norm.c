@@ -10,7 +10,9 @@
  * one iteration: sigma is u^T of the last product, no pass of its own. A further iteration costs one read more where
  * W^T (W v) can be had in one pass (takes_both in matrix.h), else two; without iterations 1 read and 2S.
  *
- * After an iteration all terms of sigma are positive. Of vectors as they come they may cancel: W v is `exact` then.
+ * After an iteration all terms of sigma are positive. Of vectors as they come they may cancel: without iterations W v is
+ * `exact`, and W^T u of the first iteration is done again that way if W v shows that it was needed (is_cold), which costs
+ * two reads more.
  *
  * Split and determinism: matrix.h; w in equal parts. Between the products the vectors are rounded to real, as stored. If
  * a norm or sigma tells that something may have overflowed or vanished, the call goes through wide_spectral_norm.h.
@@ -28,6 +30,7 @@ typedef struct {
     real *u, *v;       /* of the call's own until it has succeeded */
     acc *row_products; /* W v of over_both */
     acc eps, sigma;
+    acc first_square; /* ||W^T u||^2 of the first iteration, until W v has been compared with it; else 0 */
 } power_iteration;
 
 static matrix plan_weight(const real *weight, size_t outer, size_t rows, size_t inner)
@@ -76,16 +79,68 @@ static bool normalise(const power_iteration *g, real *x, const acc *t, size_t n,
 
 static bool update_v(power_iteration *g)
 {
-    return normalise(g, g->v, times_transposed(g), g->cols, g->u, g->rows, g->eps);
+    const acc *t = times_transposed(g);
+    g->first_square = sum_of_squares(t, g->cols);
+    return normalise(g, g->v, t, g->cols, g->u, g->rows, g->eps);
+}
+
+#define COLD 2
+
+/* Whether W v is so much longer than W^T u, of unit vectors, that u had little to do with the first singular vectors: the
+ * terms of W^T u may have cancelled then, and their roundings show. */
+static bool is_cold(power_iteration *g, acc square)
+{
+    acc length_u = 0, length_v = 0, first = g->first_square;
+    if (first == 0)
+        return false;
+    for (size_t i = 0; i < g->rows; i++)
+        length_u += (acc)g->u[i] * (acc)g->u[i];
+    for (size_t i = 0; i < g->cols; i++)
+        length_v += (acc)g->v[i] * (acc)g->v[i];
+    g->first_square = 0;
+    return square / length_v > COLD * COLD * (first / length_u);
+}
+
+/* v again, from exact products. */
+static bool improve_v(power_iteration *g)
+{
+    g->matrix.exact = true;
+    bool done = update_v(g);
+    g->matrix.exact = false;
+    g->first_square = 0;
+    return done;
+}
+
+/* W v, or NULL if v has to be found the careful way. */
+static const acc *warm_product(power_iteration *g)
+{
+    const acc *s = times_matrix(g);
+    if (g->first_square == 0 || !is_cold(g, sum_of_squares(s, g->rows)))
+        return s;
+    return improve_v(g) ? times_matrix(g) : NULL;
+}
+
+static bool update_u(power_iteration *g, const acc *s)
+{
+    return s && normalise(g, g->u, s, g->rows, g->v, g->cols, g->eps);
 }
 
 /* u and v again; in one pass v is had without u: u = s / d, so W^T u = t / d. */
 static bool advance(power_iteration *g)
 {
-    if (g->transposed || !takes_both(&g->matrix))
-        return normalise(g, g->u, times_matrix(g), g->rows, g->v, g->cols, g->eps) && update_v(g);
+    if (g->transposed || !takes_both(&g->matrix)) {
+        bool done = update_u(g, warm_product(g)) && update_v(g);
+        g->first_square = 0;
+        return done;
+    }
     const acc *t = over_both(&g->matrix, g->v, g->row_products);
     acc square = sum_of_squares(g->row_products, g->rows);
+    if (is_cold(g, square)) {
+        if (!improve_v(g))
+            return false;
+        t = over_both(&g->matrix, g->v, g->row_products);
+        square = sum_of_squares(g->row_products, g->rows);
+    }
     return wide_enough(square) && wide_enough(sum_of_squares(t, g->cols)) &&
            normalise(g, g->v, t, g->cols, NULL, 0, g->eps * divisor(square, g->eps));
 }
@@ -98,8 +153,8 @@ static bool iterate(power_iteration *g)
     for (size_t i = 1; i < g->iterations; i++)
         if (!advance(g))
             return false;
-    const acc *s = times_matrix(g);
-    if (g->iterations && !normalise(g, g->u, s, g->rows, g->v, g->cols, g->eps))
+    const acc *s = warm_product(g);
+    if (!s || (g->iterations && !update_u(g, s)))
         return false;
     g->sigma = wide_dot(g->u, s, g->rows);
     if (sizeof(real) == sizeof(acc))
@@ -107,7 +162,7 @@ static bool iterate(power_iteration *g)
     return wide_enough(g->sigma * g->sigma) || (g->sigma == 0 && is_true_zero(g->weight, g->n, g->v, g->cols));
 }
 
-#define PART 65536
+#define PART 16384
 
 typedef struct {
     real *w;

@@ -15,7 +15,7 @@
 #include "stream.h"
 #include "wide_spectral_gradient.h"
 
-#define PART 65536
+#define PART 16384
 
 typedef struct {
     real *dweight;
