@@ -25,6 +25,7 @@ from cnorm.layers import (
     RMSNorm,
     SyncBatchNorm,
     Whitening,
+    SpectralNorm,
 )
 from cnorm.ops.ada_layer_norm import ada_layer_norm
 from cnorm.ops.ada_layer_norm_backward import ada_layer_norm_backward
@@ -32,6 +33,7 @@ from cnorm.ops.adain import adain
 from cnorm.ops.adain_backward import adain_backward
 from cnorm.ops.batch_norm import batch_norm
 from cnorm.ops.batch_norm_backward import batch_norm_backward
+from cnorm.ops.fold_batch_norm import fold_batch_norm
 from cnorm.ops.group_norm import group_norm
 from cnorm.ops.group_norm_backward import group_norm_backward
 from cnorm.ops.instance_norm import instance_norm
@@ -46,6 +48,8 @@ from cnorm.ops.sync_batch_norm import sync_batch_norm
 from cnorm.ops.sync_batch_norm_backward import sync_batch_norm_backward
 from cnorm.ops.whiten import whiten
 from cnorm.ops.whiten_backward import WhitenGradients, whiten_backward
+from cnorm.ops.spectral_norm import spectral_norm
+from cnorm.ops.spectral_norm_backward import spectral_norm_backward
 
 __all__ = [
     "AdaIN",
@@ -67,6 +71,7 @@ __all__ = [
     "WhitenFactors",
     "WhitenGradients",
     "Whitening",
+    "SpectralNorm",
     "__version__",
     "ada_layer_norm",
     "ada_layer_norm_backward",
@@ -76,6 +81,7 @@ __all__ = [
     "batch_norm",
     "batch_norm_backward",
     "cache_limit",
+    "fold_batch_norm",
     "get_num_threads",
     "group_norm",
     "group_norm_backward",
@@ -98,4 +104,6 @@ __all__ = [
     "sync_batch_norm_backward",
     "whiten",
     "whiten_backward",
+    "spectral_norm",
+    "spectral_norm_backward",
 ]

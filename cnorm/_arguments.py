@@ -182,6 +182,7 @@ def input_gradient(
 
 def _destination(
     out: object, x: Array, like: str, name: str, replaced: Array, inputs: dict[str, object]
+    out: object, x: Array, name: str, replaced: Array, inputs: dict[str, object], like: str = "x"
 ) -> Array:
     """Check an output given for the result that has the shape of `x` and may replace one of the inputs."""
     if not isinstance(out, np.ndarray):
@@ -327,3 +328,22 @@ def samples_of_rows(x: Array) -> None:
     """Refuse arrays without a batch axis before their rows."""
     if x.ndim < 2:
         _refuse(ValueError, "x", "at least 2 axes, batch and the elements of a row", f"shape {x.shape}")
+def weight_output(out: object, weight: Array, name: str, replaced: Array, /, **inputs: object) -> Array:
+    """Return the array to write to, like `weight`: as `output`, but it may be the argument `name` itself."""
+    if out is None:
+        return _layouts.empty_like(weight)
+    return _destination(out, weight, name, replaced, inputs, like="weight")
+
+
+def updated(name: str, value: object, shape: tuple[int, ...], dtype: DType, /, **inputs: object) -> Array:
+    """Check an array that the call changes in place; it may share no memory with the other `inputs`."""
+    if not isinstance(value, np.ndarray):
+        _refuse(TypeError, name, "a NumPy array, which is updated in place", type(value).__name__)
+    result = _parameter(name, value, shape)
+    if result.dtype != dtype:
+        _refuse(TypeError, name, f"dtype {dtype}, as it is updated in place", result.dtype)
+    _check_writeable(name, result)
+    for other, given in inputs.items():
+        if given is not None and _overlap(result, array(other, given)):
+            _refuse(ValueError, name, "memory of its own", f"memory of {other}")
+    return result

@@ -371,6 +371,18 @@ class Kernels(Protocol):
 
         Means (2, channels) in two words, matrices (groups, d, d), both in float64.
         """
+    def spectral_norm(
+        self, weight: Array, u: Array, v: Array, iterations: int, eps: float, w: Array, /
+    ) -> float:
+        """Write ``w = weight / sigma`` and return sigma; `weight` (outer, rows, inner), `v` (outer * inner,).
+
+        First, `u` and `v` are updated `iterations` times; without any, they are only read.
+        """
+
+    def spectral_norm_backward(
+        self, dw: Array, weight: Array, u: Array, v: Array, sigma: float, dweight: Array, /
+    ) -> None:
+        """Gradient with `u` and `v` constant; `dweight` may be the memory of `dw`."""
 
 
 def _load() -> tuple[Any, str]:
@@ -434,5 +446,7 @@ fast_spade = _never if native is None else native.fast_spade
 fast_spade_backward = _never if native is None else native.fast_spade_backward
 fast_sync_batch_norm = _never if native is None else native.fast_sync_batch_norm
 fast_sync_batch_norm_backward = _never if native is None else native.fast_sync_batch_norm_backward
+fast_spectral_norm = _never if native is None else native.fast_spectral_norm
+fast_spectral_norm_backward = _never if native is None else native.fast_spectral_norm_backward
 
 empty = _empty if native is None else native.empty

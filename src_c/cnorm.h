@@ -224,6 +224,33 @@ CNORM_API cnorm_status cnorm_batch_norm_backward_f64(double *dx, double *dweight
                                                      size_t spatial, int training, cnorm_layout layout, void *workspace,
                                                      size_t workspace_size);
 
+/* w = weight / sigma, sigma = u^T W v, of the matrix with the elements weight[o, r, i] in row r and column (o, i); before
+ * that `iterations` times v = W^T u, u = W v, each divided by its norm or `eps`, whichever is larger; u and v are not
+ * written if iterations is 0. weight, w (outer, rows, inner); u (rows); v (outer, inner); sigma one number; where it is
+ * 0, w is 0. w may be weight. */
+CNORM_API size_t cnorm_spectral_norm_forward_workspace_f32(size_t outer, size_t rows, size_t inner);
+CNORM_API size_t cnorm_spectral_norm_forward_workspace_f64(size_t outer, size_t rows, size_t inner);
+CNORM_API cnorm_status cnorm_spectral_norm_forward_f32(float *w, double *sigma, float *u, float *v, const float *weight,
+                                                       size_t outer, size_t rows, size_t inner, size_t iterations,
+                                                       double eps, void *workspace, size_t workspace_size);
+CNORM_API cnorm_status cnorm_spectral_norm_forward_f64(double *w, double *sigma, double *u, double *v,
+                                                       const double *weight, size_t outer, size_t rows, size_t inner,
+                                                       size_t iterations, double eps, void *workspace,
+                                                       size_t workspace_size);
+
+/* Backward: dweight = (dw - sum(dw * weight) / sigma * u v^T) / sigma, u, v and sigma as the forward left them; 0 where
+ * sigma is 0. dweight may be dw. */
+CNORM_API size_t cnorm_spectral_norm_backward_workspace_f32(size_t outer, size_t rows, size_t inner);
+CNORM_API size_t cnorm_spectral_norm_backward_workspace_f64(size_t outer, size_t rows, size_t inner);
+CNORM_API cnorm_status cnorm_spectral_norm_backward_f32(float *dweight, const float *dw, const float *weight,
+                                                        const float *u, const float *v, double sigma, size_t outer,
+                                                        size_t rows, size_t inner, void *workspace,
+                                                        size_t workspace_size);
+CNORM_API cnorm_status cnorm_spectral_norm_backward_f64(double *dweight, const double *dw, const double *weight,
+                                                        const double *u, const double *v, double sigma, size_t outer,
+                                                        size_t rows, size_t inner, void *workspace,
+                                                        size_t workspace_size);
+
 /* y = x, n elements, threaded: the machine's own limit, which the speed of the norms is given against. `stream`: store
  * past the caches. y and x do not overlap. */
 CNORM_API cnorm_status cnorm_copy_f32(float *y, const float *x, size_t n, int stream);

@@ -26,6 +26,8 @@ from cnorm.fallback.sync_batch_norm_backward import (
     sync_batch_norm_backward_sums,
 )
 from cnorm.fallback.whiten import whiten_apply, whiten_covariance
+from cnorm.fallback.spectral_norm import spectral_norm
+from cnorm.fallback.spectral_norm_backward import spectral_norm_backward
 
 __all__ = [
     "ada_layer_norm",
@@ -53,4 +55,6 @@ __all__ = [
     "sync_batch_norm_moments",
     "whiten_apply",
     "whiten_covariance",
+    "spectral_norm",
+    "spectral_norm_backward",
 ]

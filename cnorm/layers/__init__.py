@@ -9,6 +9,7 @@ from cnorm.layers.rms_norm import RMSNorm
 from cnorm.layers.spade import SPADE
 from cnorm.layers.sync_batch_norm import SyncBatchNorm
 from cnorm.layers.whitening import Whitening
+from cnorm.layers.spectral_norm import SpectralNorm
 
 __all__ = [
     "AdaIN",
@@ -24,4 +25,5 @@ __all__ = [
     "RMSNorm",
     "SyncBatchNorm",
     "Whitening",
+    "SpectralNorm",
 ]

@@ -104,3 +104,11 @@ cdef int sync_batch_norm_backward_apply_view(
     const floating[:, :, ::1] dy, const floating[:, :, ::1] x, const floating[::1] mean, const floating[::1] rstd,
     const floating[::1] weight, const double[:, ::1] own, const double[::1] counts, const double[:, :, ::1] every,
     bint channels_last, floating[:, :, ::1] dx, floating[::1] dweight, floating[::1] dbias) noexcept nogil
+# Weights (outer, rows, inner), u (rows,), v (outer * inner,), which are updated unless iterations is 0.
+cdef int spectral_norm_view(
+    const floating[:, :, ::1] weight, floating[::1] u, floating[::1] v, size_t iterations, double eps,
+    floating[:, :, ::1] w, double *sigma) noexcept nogil
+
+cdef int spectral_norm_backward_view(
+    const floating[:, :, ::1] dw, const floating[:, :, ::1] weight, const floating[::1] u, const floating[::1] v,
+    double sigma, floating[:, :, ::1] dweight) noexcept nogil

@@ -146,6 +146,23 @@ cdef extern from "cnorm.h" nogil:
         const double *rstd, const double *weight, size_t batch, size_t channels, size_t spatial, int training,
         cnorm_layout layout, void *workspace, size_t workspace_size)
 
+    size_t cnorm_spectral_norm_forward_workspace_f32(size_t outer, size_t rows, size_t inner)
+    cnorm_status cnorm_spectral_norm_forward_f32(
+        float *w, double *sigma, float *u, float *v, const float *weight, size_t outer, size_t rows, size_t inner,
+        size_t iterations, double eps, void *workspace, size_t workspace_size)
+    size_t cnorm_spectral_norm_forward_workspace_f64(size_t outer, size_t rows, size_t inner)
+    cnorm_status cnorm_spectral_norm_forward_f64(
+        double *w, double *sigma, double *u, double *v, const double *weight, size_t outer, size_t rows, size_t inner,
+        size_t iterations, double eps, void *workspace, size_t workspace_size)
+    size_t cnorm_spectral_norm_backward_workspace_f32(size_t outer, size_t rows, size_t inner)
+    cnorm_status cnorm_spectral_norm_backward_f32(
+        float *dweight, const float *dw, const float *weight, const float *u, const float *v, double sigma,
+        size_t outer, size_t rows, size_t inner, void *workspace, size_t workspace_size)
+    size_t cnorm_spectral_norm_backward_workspace_f64(size_t outer, size_t rows, size_t inner)
+    cnorm_status cnorm_spectral_norm_backward_f64(
+        double *dweight, const double *dw, const double *weight, const double *u, const double *v, double sigma,
+        size_t outer, size_t rows, size_t inner, void *workspace, size_t workspace_size)
+
     cnorm_status cnorm_copy_f32(float *y, const float *x, size_t n, int stream)
     cnorm_status cnorm_copy_f64(double *y, const double *x, size_t n, int stream)
 

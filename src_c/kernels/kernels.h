@@ -132,5 +132,12 @@ size_t CN(whiten_apply_workspace)(size_t batch, size_t channels, size_t spatial,
 void CN(whiten_apply)(real *y, const real *x, const double *mean, const double *matrix, const real *other,
                       const double *other_mean, const double *other_matrix, size_t batch, size_t channels,
                       size_t spatial, size_t groups, bool last, cn_work work, void *workspace);
+size_t CN(spectral_norm_workspace)(size_t outer, size_t rows, size_t inner);
+void CN(spectral_norm_forward)(real *w, double *sigma, real *u, real *v, const real *weight, size_t outer, size_t rows,
+                               size_t inner, size_t iterations, double eps, cn_work work, void *workspace);
+
+size_t CN(spectral_norm_backward_workspace)(size_t outer, size_t rows, size_t inner);
+void CN(spectral_norm_backward)(real *dweight, const real *dw, const real *weight, const real *u, const real *v,
+                                double sigma, size_t outer, size_t rows, size_t inner, cn_work work, void *workspace);
 
 #endif

@@ -54,4 +54,8 @@ const CN_TABLE CN(table) = {
     .whiten_covariance = CN(whiten_covariance),
     .whiten_apply_workspace = CN(whiten_apply_workspace),
     .whiten_apply = CN(whiten_apply),
+    .spectral_norm_workspace = CN(spectral_norm_workspace),
+    .spectral_norm_forward = CN(spectral_norm_forward),
+    .spectral_norm_backward_workspace = CN(spectral_norm_backward_workspace),
+    .spectral_norm_backward = CN(spectral_norm_backward),
 };

@@ -118,6 +118,8 @@ int main(void)
     report("batch norm over ranks", f32, f64);
     f32 = check_whiten_f32(), f64 = check_whiten_f64();
     report("whiten", f32, f64);
+    f32 = check_spectral_norm_f32(), f64 = check_spectral_norm_f64();
+    report("spectral norm", f32, f64);
     printf("%s: %d failures\n", failures ? "FAIL" : "PASS", failures);
     return failures != 0;
 }

@@ -28,5 +28,7 @@ int check_backward_errors_f64(void);
 
 check_result check_sync_batch_norm_f32(void);
 check_result check_sync_batch_norm_f64(void);
+check_result check_spectral_norm_f32(void);
+check_result check_spectral_norm_f64(void);
 
 #endif
