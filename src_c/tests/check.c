@@ -1,7 +1,8 @@
 /* make check: every kernel on every ISA level this CPU runs and with several threads, without Python.
  *
  * check_kernels.c and check_backward.c, compiled once per dtype, do the comparing, and check_backward_errors.c has the
- * errors of the backward functions; this file has those of the others, the report and the status.
+ * errors of the backward functions; fixed.c has all of the fixed-point ones; this file has the errors of the others,
+ * the report and the status.
  */
 #include "check.h"
 #include "cnorm.h"
@@ -98,6 +99,7 @@ int main(void)
     report("forward", f32, f64);
     f32 = check_backward_f32(), f64 = check_backward_f64();
     report("backward", f32, f64);
+    failures += check_fixed();
     printf("%s: %d failures\n", failures ? "FAIL" : "PASS", failures);
     return failures != 0;
 }

@@ -19,4 +19,6 @@ check_result check_backward_f64(void);
 int check_backward_errors_f32(void); /* failures */
 int check_backward_errors_f64(void);
 
+int check_fixed(void); /* failures */
+
 #endif
