@@ -1,0 +1,241 @@
+"""Code size and stack of every public function on Cortex-M, as the tables of README.md.
+
+    python size_table.py            prints them
+    python size_table.py --write    puts them into README.md
+    python size_table.py --check    fails where layer_norm or rms_norm is over its limit
+
+Each function is linked alone, with --gc-sections, from objects compiled for size. The stack is the deepest path of
+the compiler's call graph, in which a call through a pointer may go to any function of the library that is never
+called by name.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+LIBRARY = HERE.parent
+CROSS = "arm-none-eabi-"
+CPUS = {
+    "M3": "-mcpu=cortex-m3 -mfloat-abi=soft",
+    "M4F": "-mcpu=cortex-m4 -mfloat-abi=hard -mfpu=fpv4-sp-d16",
+}
+FLAGS = (
+    "-std=c11 -Os -mthumb -ffreestanding -ffp-contract=off -fno-math-errno -fno-trapping-math"
+    " -ffunction-sections -fdata-sections -fcallgraph-info=su -DCN_REAL=f32"
+)
+CODE_LIMIT, STACK_LIMIT = 1536, 512
+LIMITED = ("layer_norm_forward", "rms_norm_forward")
+
+FUNCTIONS = (
+    "layer_norm_forward_f32", "rms_norm_forward_f32", "group_norm_forward_f32", "instance_norm_forward_f32",
+    "batch_norm_forward_f32", "batch_norm_inference_f32", "layer_norm_backward_f32", "rms_norm_backward_f32",
+    "group_norm_backward_f32", "instance_norm_backward_f32", "batch_norm_backward_f32", "layer_norm_s8",
+    "rms_norm_s8",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Build:
+    """The library's objects for one CPU and level."""
+
+    cpu: str
+    level: str
+    folder: Path
+
+    def compile(self) -> None:
+        for source in self.sources():
+            target = self.folder / f"{source.parent.name}-{source.stem}.o"
+            run(f"{CROSS}gcc {CPUS[self.cpu]} {FLAGS} -DCN_ISA={self.level} -c {source} -o {target}")
+
+    def sources(self) -> list[Path]:
+        small = sorted(LIBRARY.glob("small/*.c")) if self.level == "small" else []
+        taken = {path.name for path in small} | {"table.c"}
+        kernels = [path for path in sorted(LIBRARY.glob("kernels/*.c")) if path.name not in taken]
+        plain = [LIBRARY / name for name in ("parallel.c", "cpu.c")]
+        return [
+            *small,
+            *kernels,
+            *plain,
+            *sorted(LIBRARY.glob("api/*.c")),
+            *sorted(LIBRARY.glob("fixed/*.c")),
+        ]
+
+    def objects(self) -> list[Path]:
+        return sorted(self.folder.glob("*.o"))
+
+
+@dataclass(frozen=True)
+class Size:
+    """Bytes of code (kernel, the checks before it, the compiler's and C libraries) and stack."""
+
+    kernel: int
+    checks: int
+    runtime: int
+    stack: int
+    external: tuple[str, ...]
+
+
+def run(command: str) -> str:
+    return subprocess.run(command.split(), check=True, capture_output=True, text=True).stdout
+
+
+@cache
+def symbols(path: Path) -> dict[str, int]:
+    """Sizes of the symbols that are code or constants."""
+    sizes = {}
+    for line in run(f"{CROSS}nm -S -t d {path}").splitlines():
+        match = re.fullmatch(r"\d+ (\d+) [TtRr] (\S+)", line)
+        if match:
+            sizes[match[2]] = int(match[1])
+    return sizes
+
+
+def text_bytes(elf: Path) -> int:
+    return int(run(f"{CROSS}size {elf}").splitlines()[1].split()[0])
+
+
+def measure(build: Build, function: str) -> Size:
+    name = f"cnorm_{function}"
+    elf = build.folder / f"{function}.elf"
+    objects = " ".join(map(str, build.objects()))
+    flags = f"{CPUS[build.cpu]} -mthumb -nostartfiles -Wl,--gc-sections -Wl,-e,{name}"
+    run(f"{CROSS}gcc {flags} {objects} -lm -o {elf}")
+    linked = dict(symbols(elf))
+    kernel = checks = 0
+    for path in build.objects():
+        own = sum(linked.pop(symbol) for symbol in symbols(path) if symbol in linked)
+        if path.name.startswith(("small-", "kernels-", "fixed-")):
+            kernel += own
+        else:
+            checks += own
+    graph = call_graph(build.folder)
+    called = tuple(sorted(s for s in reachable(graph, name) if s not in graph and s != INDIRECT))
+    return Size(
+        kernel,
+        checks,
+        text_bytes(elf) - kernel - checks,
+        deepest(graph, name, set(linked_names(elf))),
+        called,
+    )
+
+
+def linked_names(elf: Path) -> Iterable[str]:
+    return (line.split()[-1] for line in run(f"{CROSS}nm {elf}").splitlines())
+
+
+INDIRECT = "__indirect_call"
+
+Graph = dict[str, tuple[int, list[str]]]
+
+
+@cache
+def call_graph(folder: Path) -> Graph:
+    """Stack bytes and callees of each function; static ones bear their file's name there."""
+    graph: Graph = {}
+    for path in folder.glob("*.ci"):
+        text = path.read_text()
+        for title, size in re.findall(r'node: \{ title: "([^"]+)" label: "[^"]*\\n(\d+) bytes', text):
+            graph[title] = (int(size), [])
+        for source, target in re.findall(r'edge: \{ sourcename: "([^"]+)" targetname: "([^"]+)"', text):
+            if source in graph:
+                graph[source][1].append(target)
+    return graph
+
+
+def reachable(graph: Graph, start: str) -> set[str]:
+    seen: set[str] = set()
+    todo = [start]
+    while todo:
+        name = todo.pop()
+        if name not in seen:
+            seen.add(name)
+            todo += graph.get(name, (0, []))[1]
+    return seen
+
+
+def deepest(graph: Graph, start: str, linked: set[str]) -> int:
+    """Stack from `start` on; there is no recursion in the library, and pointers nest twice at most."""
+    named = {target for _, targets in graph.values() for target in targets}
+    by_pointer = [
+        f for f in graph if f not in named and f.split(":")[-1] in linked and not f.startswith("cnorm_")
+    ]
+
+    @cache
+    def depth(name: str, nesting: int) -> int:
+        if name == INDIRECT:
+            return max((depth(f, nesting - 1) for f in by_pointer), default=0) if nesting else 0
+        size, targets = graph.get(name, (0, []))
+        return size + max((depth(target, nesting) for target in targets), default=0)
+
+    return depth(start, 2)
+
+
+def measure_all(level: str, functions: Iterable[str]) -> dict[tuple[str, str], Size]:
+    sizes = {}
+    for cpu in CPUS:
+        with tempfile.TemporaryDirectory() as folder:
+            build = Build(cpu, level, Path(folder))
+            build.compile()
+            for function in functions:
+                sizes[cpu, function] = measure(build, function)
+    return sizes
+
+
+def table(sizes: dict[tuple[str, str], Size]) -> str:
+    lines = [
+        "| function | kernel | checks | libraries | stack | on M3: kernel | checks | libraries | stack |"
+    ]
+    lines.append("|---|--:|--:|--:|--:|--:|--:|--:|--:|")
+    for function in dict.fromkeys(function for _, function in sizes):
+        cells = [f"`{function}`"]
+        for cpu in ("M4F", "M3"):
+            s = sizes[cpu, function]
+            cells += map(str, (s.kernel, s.checks, s.runtime, s.stack))
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def external(sizes: dict[tuple[str, str], Size]) -> str:
+    lines = []
+    for cpu in ("M4F", "M3"):
+        sets: dict[tuple[str, ...], list[str]] = {}
+        for (c, function), s in sizes.items():
+            if c == cpu:
+                sets.setdefault(s.external, []).append(f"`{function}`")
+        for names, functions in sets.items():
+            lines.append(f"- {cpu}, {', '.join(functions)}: {', '.join(f'`{n}`' for n in names) or 'none'}")
+    return "\n".join(lines)
+
+
+def over_limit(sizes: dict[tuple[str, str], Size]) -> list[str]:
+    limited = ((cpu, f, s) for (cpu, f), s in sizes.items() if f.startswith(LIMITED) and cpu == "M4F")
+    return [f for _, f, s in limited if s.kernel > CODE_LIMIT or s.stack > STACK_LIMIT]
+
+
+def main() -> None:
+    sizes = measure_all("small", FUNCTIONS)
+    base = measure_all("base", [f for f in FUNCTIONS if f.startswith(LIMITED)])
+    parts = {"sizes": table(sizes), "base": table(base), "external": external(sizes)}
+    if "--write" in sys.argv:
+        readme = HERE / "README.md"
+        text = readme.read_text()
+        for name, part in parts.items():
+            pattern = rf"(<!-- {name} -->\n).*?(<!-- end -->)"
+            text = re.sub(pattern, lambda m, part=part: f"{m[1]}{part}\n{m[2]}", text, flags=re.DOTALL)
+        readme.write_text(text)
+    else:
+        print("\n\n".join(parts.values()))
+    if "--check" in sys.argv and over_limit(sizes):
+        sys.exit(f"over {CODE_LIMIT} bytes of code or {STACK_LIMIT} of stack: {', '.join(over_limit(sizes))}")
+
+
+if __name__ == "__main__":
+    main()
