@@ -120,11 +120,13 @@ static real scaled_eps(split_eps eps, int exponent)
 static uint32_t largest_bits(const real *x, const group_shape *shape)
 {
     uint32_t largest = 0;
-    for (size_t run = 0; run < shape->runs; run++)
-        for (size_t i = 0; i < shape->length; i++) {
-            uint32_t bits = bits_of(x[run * shape->stride + i * shape->step]) & MAGNITUDE;
+    for (size_t run = 0; run < shape->runs; run++) {
+        const real *p = x + run * shape->stride;
+        for (size_t i = shape->length; i > 0; i--, p += shape->step) {
+            uint32_t bits = bits_of(*p) & MAGNITUDE;
             largest = bits > largest ? bits : largest;
         }
+    }
     return largest;
 }
 
@@ -132,22 +134,34 @@ static uint32_t largest_bits(const real *x, const group_shape *shape)
 static real guess_mean(const real *x, const group_shape *shape, real scale, real count)
 {
     real first = x[0] * scale, sum = 0;
-    for (size_t run = 0; run < shape->runs; run++)
-        for (size_t i = 0; i < shape->length; i++)
-            sum += x[run * shape->stride + i * shape->step] * scale - first;
+    for (size_t run = 0; run < shape->runs; run++) {
+        const real *p = x + run * shape->stride;
+        for (size_t i = shape->length; i > 0; i--, p += shape->step)
+            sum += *p * scale - first;
+    }
     return first + sum / count;
 }
+
+/* A few terms are added plainly before they join the two words. */
+#define TERMS 4
 
 static void centred_sums(const real *x, const group_shape *shape, real scale, real centre, pair *sum, pair *squares)
 {
     *sum = *squares = (pair){0, 0};
-    for (size_t run = 0; run < shape->runs; run++)
-        for (size_t i = 0; i < shape->length; i++) {
-            real d = x[run * shape->stride + i * shape->step] * scale - centre;
-            if (shape->centred)
-                add(sum, d);
-            add(squares, d * d);
+    for (size_t run = 0; run < shape->runs; run++) {
+        const real *p = x + run * shape->stride;
+        real part = 0, square_part = 0;
+        for (size_t left = shape->length; left > 0; p += shape->step) {
+            real d = *p * scale - centre;
+            part += d;
+            square_part += d * d;
+            if (--left % TERMS == 0) {
+                add(sum, part);
+                add(squares, square_part);
+                part = square_part = 0;
+            }
         }
+    }
 }
 
 group_statistics CN(group_measure)(const real *x, const group_shape *shape)
@@ -198,14 +212,16 @@ group_statistics CN(group_given)(real mean, real variance, double eps)
 void CN(group_write)(real *y, const real *x, const real *weight, const real *bias, const group_shape *shape,
                      const group_statistics *s)
 {
-    for (size_t run = 0; run < shape->runs; run++)
-        for (size_t i = 0; i < shape->length; i++) {
-            size_t at = run * shape->stride + i * shape->step, p = run * shape->each_run + i * shape->each_element;
+    for (size_t run = 0; run < shape->runs; run++) {
+        size_t at = run * shape->stride, p = run * shape->each_run;
+        for (size_t i = shape->length; i > 0; i--, at += shape->step, p += shape->each_element) {
             real d = (x[at] * s->scale - s->hi) - s->lo, value = d * s->rstd;
             if (weight) {
                 real factor = shape->weight_offset + weight[p];
-                value = fabsf(value) <= FLT_MAX ? value * factor : d * (s->rstd * factor);
+                bool finite = value >= -FLT_MAX && value <= FLT_MAX;
+                value = finite ? value * factor : d * (s->rstd * factor);
             }
             y[at] = bias ? value + bias[p] : value;
         }
+    }
 }
