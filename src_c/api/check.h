@@ -10,9 +10,9 @@
 
 #define CN_API(name) CN_DTYPE_NAME(cnorm_##name, CN_REAL)
 
-/* A library of one level is built with that level's CN_ISA here too. Its table is a constant of each file then: calls go
- * straight to the kernels, and the linker keeps those alone that a program calls. */
-#ifdef CN_ISA
+/* A library of one level is built with -DCN_ONE_LEVEL=1 and that level's CN_ISA here too. The table is a constant of each
+ * file then: calls go straight to the kernels, and the linker keeps those alone that a program calls. */
+#ifdef CN_ONE_LEVEL
 #define CN_TABLE_LINKAGE static
 #include "../kernels/table.c"
 #define CN_KERNELS (&CN(table))

@@ -30,7 +30,7 @@ CPUS = {
 }
 FLAGS = (
     "-std=c11 -Os -mthumb -ffreestanding -ffp-contract=off -fno-math-errno -fno-trapping-math"
-    " -ffunction-sections -fdata-sections -fcallgraph-info=su -DCN_REAL=f32"
+    " -ffunction-sections -fdata-sections -fcallgraph-info=su -DCN_REAL=f32 -DCN_ONE_LEVEL=1"
 )
 CODE_LIMIT, STACK_LIMIT = 1536, 512
 DOUBLE_ARITHMETIC = r"__aeabi_d(add|sub|mul|div)|__aeabi_f2d"
