@@ -9,7 +9,16 @@
 #include <stdint.h>
 
 #define CN_API(name) CN_DTYPE_NAME(cnorm_##name, CN_REAL)
+
+/* A library of one level is built with -DCN_ONE_LEVEL=1 and that level's CN_ISA here too. The table is a constant of each
+ * file then: calls go straight to the kernels, and the linker keeps those alone that a program calls. */
+#ifdef CN_ONE_LEVEL
+#define CN_TABLE_LINKAGE static
+#include "../kernels/table.c"
+#define CN_KERNELS (&CN(table))
+#else
 #define CN_KERNELS CN_DTYPE_NAME(cn_kernels, CN_REAL)()
+#endif
 
 /* a * b * c elements of real, or SIZE_MAX if that is not a size in bytes. */
 static inline size_t element_count(size_t a, size_t b, size_t c)

@@ -2,7 +2,11 @@
 #include "../table.h"
 #include "kernels.h"
 
-const CN_TABLE CN(table) = {
+#ifndef CN_TABLE_LINKAGE
+#define CN_TABLE_LINKAGE /* external; static where api/check.h has the one level there is */
+#endif
+
+CN_TABLE_LINKAGE const CN_TABLE CN(table) = {
     .layer_norm_workspace = CN(layer_norm_workspace),
     .layer_norm_forward = CN(layer_norm_forward),
     .layer_norm_backward_workspace = CN(layer_norm_backward_workspace),

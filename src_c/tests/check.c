@@ -5,6 +5,9 @@
  * errors of the others, the report and the status.
  * check_kernels.c, check_backward.c and check_spade.c, compiled once per dtype, do the comparing, and check_backward_errors.c has the
  * errors of the backward functions; this file has those of the others, the report and the status.
+ * check_kernels.c and check_backward.c, compiled once per dtype, do the comparing, and check_backward_errors.c has the
+ * errors of the backward functions; fixed.c has all of the fixed-point ones; this file has the errors of the others,
+ * the report and the status.
  */
 #include "check.h"
 #include "cnorm.h"
@@ -120,6 +123,7 @@ int main(void)
     report("whiten", f32, f64);
     f32 = check_spectral_norm_f32(), f64 = check_spectral_norm_f64();
     report("spectral norm", f32, f64);
+    failures += check_fixed();
     printf("%s: %d failures\n", failures ? "FAIL" : "PASS", failures);
     return failures != 0;
 }
