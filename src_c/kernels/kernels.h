@@ -60,4 +60,16 @@ void CN(batch_norm_backward)(real *dx, real *dweight, real *dbias, const real *d
 
 void CN(copy)(real *y, const real *x, size_t n, cn_work work);
 
+size_t CN(normalize_workspace)(size_t outer, size_t length, size_t inner);
+void CN(normalize_forward)(real *y, real *norm, const real *x, size_t outer, size_t length, size_t inner, double p,
+                           double eps, cn_work work, void *workspace);
+void CN(normalize_backward)(real *dx, const real *dy, const real *x, size_t outer, size_t length, size_t inner,
+                            double p, double eps, cn_work work, void *workspace);
+
+size_t CN(weight_norm_workspace)(size_t outer, size_t channels, size_t inner);
+void CN(weight_norm_forward)(real *w, const real *v, const real *g, size_t outer, size_t channels, size_t inner,
+                             cn_work work, void *workspace);
+void CN(weight_norm_backward)(real *dv, real *dg, const real *dw, const real *v, const real *g, size_t outer,
+                              size_t channels, size_t inner, cn_work work, void *workspace);
+
 #endif

@@ -26,4 +26,10 @@ const CN_TABLE CN(table) = {
     .batch_norm_backward_workspace = CN(batch_norm_backward_workspace),
     .batch_norm_backward = CN(batch_norm_backward),
     .copy = CN(copy),
+    .normalize_workspace = CN(normalize_workspace),
+    .normalize_forward = CN(normalize_forward),
+    .normalize_backward = CN(normalize_backward),
+    .weight_norm_workspace = CN(weight_norm_workspace),
+    .weight_norm_forward = CN(weight_norm_forward),
+    .weight_norm_backward = CN(weight_norm_backward),
 };
