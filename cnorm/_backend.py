@@ -193,6 +193,18 @@ class Kernels(Protocol):
     ) -> None:
         """Gradients of `batch_norm_training` or, without `training`, `batch_norm_inference`."""
 
+    def normalize(self, x: Array, p: float, eps: float, y: Array, norm: Array | None, /) -> None:
+        """``y = x / max(norm, eps)`` along the middle axis of three; norm (outer * inner,)."""
+
+    def normalize_backward(self, dy: Array, x: Array, p: float, eps: float, dx: Array, /) -> None:
+        """Gradient of `normalize`."""
+
+    def weight_norm(self, v: Array, g: Array, w: Array, /) -> None:
+        """``w = g * v / norm`` by channel of `v` (outer, channels, inner); `g` (channels,)."""
+
+    def weight_norm_backward(self, dw: Array, v: Array, g: Array, dv: Array, dg: Array, /) -> None:
+        """Gradients of `weight_norm`; dg (channels,)."""
+
 
 def _load() -> tuple[Any, str]:
     """Return the native module, or None and the reason why the NumPy backend is in use."""
@@ -247,5 +259,9 @@ fast_rms_norm_backward = _never if native is None else native.fast_rms_norm_back
 fast_group_norm_backward = _never if native is None else native.fast_group_norm_backward
 fast_instance_norm_backward = _never if native is None else native.fast_instance_norm_backward
 fast_batch_norm_backward = _never if native is None else native.fast_batch_norm_backward
+fast_normalize = _never if native is None else native.fast_normalize
+fast_normalize_backward = _never if native is None else native.fast_normalize_backward
+fast_weight_norm = _never if native is None else native.fast_weight_norm
+fast_weight_norm_backward = _never if native is None else native.fast_weight_norm_backward
 
 empty = _empty if native is None else native.empty

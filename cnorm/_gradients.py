@@ -76,3 +76,45 @@ class ParameterSums:
                 None if total is None else total.astype(self.dtype) for total in (self.weight, self.bias)
             )
         return Gradients(dx, weight, bias)
+
+
+class NormalizeGradients(NamedTuple):
+    """Gradient of a loss with respect to the argument of `normalize`.
+
+    Attributes
+    ----------
+    x : array
+        Of the shape, dtype and memory order of `x`.
+    """
+
+    x: Array
+
+
+class WeightNormGradients(NamedTuple):
+    """Gradients of a loss with respect to the arguments of `weight_norm`; None where not asked for.
+
+    Attributes
+    ----------
+    v : array or None
+        Of the shape, dtype and memory order of `v`.
+    g : array or None
+        Of the shape of `g` and the dtype computed in: float64 for float64, else float32.
+    """
+
+    v: Array | None
+    g: Array | None
+
+
+class CosineNormGradients(NamedTuple):
+    """Gradients of a loss with respect to the arguments of `cosine_norm`; None where not asked for.
+
+    Attributes
+    ----------
+    x : array or None
+        Of the shape, dtype and memory order of `x`.
+    weight : array or None
+        Of the shape of `weight` and the dtype computed in: float64 for float64, else float32.
+    """
+
+    x: Array | None
+    weight: Array | None

@@ -8,8 +8,12 @@ from cnorm.fallback.instance_norm import instance_norm
 from cnorm.fallback.instance_norm_backward import instance_norm_backward
 from cnorm.fallback.layer_norm import layer_norm
 from cnorm.fallback.layer_norm_backward import layer_norm_backward
+from cnorm.fallback.normalize import normalize
+from cnorm.fallback.normalize_backward import normalize_backward
 from cnorm.fallback.rms_norm import rms_norm
 from cnorm.fallback.rms_norm_backward import rms_norm_backward
+from cnorm.fallback.weight_norm import weight_norm
+from cnorm.fallback.weight_norm_backward import weight_norm_backward
 
 __all__ = [
     "batch_norm_backward",
@@ -21,6 +25,10 @@ __all__ = [
     "instance_norm_backward",
     "layer_norm",
     "layer_norm_backward",
+    "normalize",
+    "normalize_backward",
     "rms_norm",
     "rms_norm_backward",
+    "weight_norm",
+    "weight_norm_backward",
 ]

@@ -46,11 +46,11 @@ typedef struct {
 static wide_norm norm_of_vector(const wide_vector_job *w, acc largest)
 {
     wide_norm n = {0};
-    acc most = frexp(largest, &n.exponent), sum = 0, lost = 0;
+    acc most = frexp(largest, &n.exponent), one = most > 0 ? most : 1, sum = 0, lost = 0;
     for (size_t i = 0; i < w->shape.count; i++) {
         acc x = fabs((acc)w->x[element_at(&w->shape, i)]), t = ldexp(x, -n.exponent);
         n.ties += x == largest;
-        lost += two_sum(&sum, w->kind == NORM_TWO ? t * t : w->kind == NORM_ANY ? pow(t / most, w->p) : t);
+        lost += two_sum(&sum, w->kind == NORM_TWO ? t * t : w->kind == NORM_ANY ? pow(t / one, w->p) : t);
     }
     sum += lost;
     n.norm = w->kind == NORM_TWO   ? sqrt(sum)
