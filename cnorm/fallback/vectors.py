@@ -15,9 +15,13 @@ from cnorm.fallback.moments import Array, row_sum, scaled
 
 
 class Vectors(NamedTuple):
-    """Vectors ``values * 2**exponent`` with norms ``norm * 2**exponent``; NaN where one is not finite."""
+    """Vectors ``values * 2**exponent`` with norms ``norm * 2**exponent``; NaN where one is not finite.
+
+    Values far below the largest may vanish in the scaling; their signs are kept.
+    """
 
     values: Array
+    sign: Array
     exponent: Array
     norm: Array
 
@@ -37,19 +41,20 @@ def vectors(rows: Array, p: float) -> Vectors:
         norm = most
     else:
         norm = most * row_sum((sizes / np.where(most == 0, 1, most)) ** p) ** (1 / p)
-    return Vectors(values, k, norm)
+    return Vectors(values, np.sign(rows), k, norm)
 
 
 def direction(x: Vectors, p: float) -> Array:
     """Gradient of the norm of order `p`; of several largest elements, each has its share for ``p=inf``."""
-    sign, sizes = np.sign(x.values), np.abs(x.values)
+    sizes = np.abs(x.values)
     if math.isinf(p):
         largest = sizes == x.norm
-        return sign * largest / largest.sum(axis=1, keepdims=True)
+        return x.sign * largest / largest.sum(axis=1, keepdims=True)
     if p == 2:
         return x.values / x.norm
-    result: Array = np.where(sizes == 0, 0.0, sign * (sizes / x.norm) ** (p - 1))
-    return result
+    if p == 1:
+        return x.sign
+    return np.where(sizes == 0, 0.0, x.sign * (sizes / x.norm) ** (p - 1))
 
 
 def slope(dy: Array, x: Vectors) -> Array:

@@ -60,10 +60,10 @@ static wide_norm norm_of_vector(const wide_vector_job *w, acc largest)
     return n;
 }
 
-/* The gradient of the norm at t. */
-static acc direction_of(const wide_vector_job *w, const wide_norm *n, acc t, bool largest)
+/* The gradient of the norm at x = 2^k t. t alone may have vanished. */
+static acc direction_of(const wide_vector_job *w, const wide_norm *n, acc x, acc t, bool largest)
 {
-    acc sign = t > 0 ? 1 : t < 0 ? -1 : 0;
+    acc sign = x > 0 ? 1 : x < 0 ? -1 : 0;
     switch (w->kind) {
     case NORM_TWO:
         return t / n->norm;
@@ -119,12 +119,12 @@ CN_NOINLINE static acc wide_vector(const wide_vector_job *w)
     acc slope = w->dy ? wide_slope(w, &n, j) : 0, factor = frexp(w->factor, &g);
     for (size_t i = 0; i < w->shape.count; i++) {
         size_t at = element_at(&w->shape, i);
-        acc t = ldexp((acc)w->x[at], -n.exponent);
+        acc x = w->x[at], t = ldexp(x, -n.exponent);
         if (!w->dy) {
             w->y[at] = (real)(t / n.norm * w->factor);
             continue;
         }
-        acc direction = direction_of(w, &n, t, fabs((acc)w->x[at]) == largest);
+        acc direction = direction_of(w, &n, x, t, fabs(x) == largest);
         acc value = w->shape.count == 1 ? 0 : (ldexp((acc)w->dy[at], -j) - direction * slope) / n.norm;
         w->y[at] = (real)ldexp(value * factor, j - n.exponent + g);
     }
