@@ -5,7 +5,15 @@ from __future__ import annotations
 import argparse
 import sys
 
-from cnorm import _selftest, _selftest_backward, _speedtest, _speedtest_backward, show_config
+from cnorm import (
+    _selftest,
+    _selftest_backward,
+    _selftest_vectors,
+    _speedtest,
+    _speedtest_backward,
+    _speedtest_vectors,
+    show_config,
+)
 
 
 def main() -> int:
@@ -19,10 +27,13 @@ def main() -> int:
     passed = _selftest.run()
     print()
     passed &= _selftest_backward.run()
+    print()
+    passed &= _selftest_vectors.run()
     if not arguments.no_timing:
         print()
         _speedtest.run()
         _speedtest_backward.run()
+        _speedtest_vectors.run()
     if not passed:
         print("\nThe self-test failed.")
     return 0 if passed else 1

@@ -32,8 +32,8 @@ def run_vectors(
 ) -> None:
     """Call ``kernel(*inputs, y)`` on (outer, length, inner) arrays, where the middle axis is `axis`.
 
-    All arrays have one shape. The calls together cover all vectors. Arrays with their axes in one order in memory
-    and no gaps go to the kernel as they are, others by vectors, gathered into rows.
+    All arrays have one shape. The calls together cover all vectors. Arrays with their axes in one order in
+    memory and no gaps go to the kernel as they are, others by vectors, gathered into rows.
     """
     order = _memory_order(inputs[-1])
     views = [array.transpose(order) for array in (*inputs, y)]

@@ -245,14 +245,14 @@ def test_pytorch_autograd_agrees(shape: tuple[int, ...]) -> None:
         np.testing.assert_allclose(cnorm.weight_norm(v, g, dim), w.detach().numpy(), rtol=1e-13)
         grads = cnorm.weight_norm_backward(dw, v, g, dim)
         for ours, leaf in zip(grads, leaves, strict=True):
-            scale = float(leaf.grad.abs().max())
+            scale = max(10, float(leaf.grad.abs().max()))
             np.testing.assert_allclose(ours, leaf.grad.numpy(), rtol=1e-11, atol=1e-13 * scale)
 
 
 def test_finite_differences() -> None:
     dw, v, step = _input((3, 4, 2), np.float64, 1), _input((3, 4, 2), np.float64), 1e-6
     for dim in (None, 0, 1, 2):
-        g = magnitudes(v, dim) + 1
+        g = np.asarray(magnitudes(v, dim) + 1)
         grads = cnorm.weight_norm_backward(dw, v, g, dim)
         for array, ours in ((v, grads.v), (g, grads.g)):
             numeric = np.empty_like(array)

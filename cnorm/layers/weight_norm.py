@@ -52,9 +52,11 @@ class WeightNorm(Layer):
     cnorm.weight_norm : The function, its formula and its errors.
     cnorm.weight_norm_backward : The gradients.
 
-    Notes ----- The names of the parameters are those of ``torch.nn.utils.weight_norm``. `load_state_dict`
-    also takes those of ``torch.nn.utils.parametrizations.weight_norm``, ``parametrizations.weight.original0``
-    and ``original1``.
+    Notes
+    -----
+    The names of the parameters are those of ``torch.nn.utils.weight_norm``. `load_state_dict` also takes
+    those of ``torch.nn.utils.parametrizations.weight_norm``, ``parametrizations.weight.original0`` and
+    ``original1``.
 
     Examples
     --------

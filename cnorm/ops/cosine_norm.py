@@ -96,11 +96,15 @@ def cosine_norm(x: ArrayLike, weight: ArrayLike, eps: float = 1e-8, *, out: Arra
     cosine_norm_backward : The gradients.
     CosineLinear : The function as a layer.
 
-    Notes ----- Each vector is normalised by itself, at any magnitude, before the matrix product, which is
-    NumPy's. Its BLAS decides on the order of that sum.
+    Notes
+    -----
+    Each vector is normalised by itself, at any magnitude, before the matrix product, which is NumPy's. Its
+    BLAS decides on the order of that sum.
 
-    References ---------- C. Luo et al., "Cosine Normalization: Using Cosine Similarity Instead of Dot Product
-    in Neural Networks", 2017, arXiv:1702.05870.
+    References
+    ----------
+    C. Luo et al., "Cosine Normalization: Using Cosine Similarity Instead of Dot Product in Neural Networks",
+    2017, arXiv:1702.05870.
 
     Examples
     --------

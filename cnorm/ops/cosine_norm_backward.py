@@ -66,8 +66,10 @@ def cosine_norm_backward(
         If `x` has no axes, `weight` or `dy` another shape, `eps` is negative or not finite, or `need` has an
         unknown name.
 
-    References ---------- C. Luo et al., "Cosine Normalization: Using Cosine Similarity Instead of Dot Product
-    in Neural Networks", 2017, arXiv:1702.05870.
+    References
+    ----------
+    C. Luo et al., "Cosine Normalization: Using Cosine Similarity Instead of Dot Product in Neural Networks",
+    2017, arXiv:1702.05870.
 
     Examples
     --------

@@ -55,8 +55,10 @@ def normalize(
     --------
     normalize_backward : The gradient.
 
-    Notes ----- Arguments and defaults are those of ``torch.nn.functional.normalize``. Norms are computed at
-    any magnitude: no square overflows, and none vanishes.
+    Notes
+    -----
+    Arguments and defaults are those of ``torch.nn.functional.normalize``. Norms are computed at any
+    magnitude: no square overflows, and none vanishes.
 
     References
     ----------

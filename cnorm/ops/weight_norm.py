@@ -71,8 +71,10 @@ def weight_norm(v: ArrayLike, g: ArrayLike, dim: int | None = 0, *, out: Array |
     weight_norm_backward : The gradients.
     WeightNorm : The parameters as a layer.
 
-    References ---------- T. Salimans, D. P. Kingma, "Weight Normalization: A Simple Reparameterization to
-    Accelerate Training of Deep Neural Networks", 2016, arXiv:1602.07868.
+    References
+    ----------
+    T. Salimans, D. P. Kingma, "Weight Normalization: A Simple Reparameterization to Accelerate Training of
+    Deep Neural Networks", 2016, arXiv:1602.07868.
 
     Examples
     --------

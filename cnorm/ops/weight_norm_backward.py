@@ -53,8 +53,10 @@ def weight_norm_backward(
     ValueError
         If `dw` or `g` has another shape, `dim` is no axis of `v`, or `need` has an unknown name.
 
-    References ---------- T. Salimans, D. P. Kingma, "Weight Normalization: A Simple Reparameterization to
-    Accelerate Training of Deep Neural Networks", 2016, arXiv:1602.07868.
+    References
+    ----------
+    T. Salimans, D. P. Kingma, "Weight Normalization: A Simple Reparameterization to Accelerate Training of
+    Deep Neural Networks", 2016, arXiv:1602.07868.
 
     Examples
     --------

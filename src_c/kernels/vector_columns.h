@@ -10,13 +10,17 @@
 #include "span.h"
 #include "vectors.h"
 
-#define TILE_BYTES (128 * 1024)
-#define TILE_LEAST 64
+/* Tiles of columns that stay in the second cache, unless they would be narrow; narrow ones if there would be few. */
+#define TILE_BYTES (512 * 1024)
+#define TILE_WIDE 256
+#define TILE_LEAST 128
+#define TILES_ENOUGH 8
+#define LINE (64 / sizeof(real))
 
 /* The output numbers of the columns of a tile. */
 typedef struct {
     real measure[TILE_MOST], slope[TILE_MOST], scale[TILE_MOST];
-    bool slow[TILE_MOST]; /* of each vector: it is written already */
+    int slow[TILE_MOST]; /* of each vector: it is written already */
 } column_scales;
 
 /* A part of the vectors: `count` of them from number `first` on, each `length` columns wide. */
@@ -51,15 +55,48 @@ CN_NOINLINE static void write_other_vectors(const vector_tile *t, const column_s
             }
 }
 
+/* Where a vector is one column: all of them side by side; true if one is slow. */
+CN_INLINE bool answer_columns(const vectors *v, const vector_tile *t, const column_sums *s, column_scales *k,
+                              acc *noted, norm_kind kind, bool backward)
+{
+    const acc eps = v->eps;
+    const bool single = t->runs == 1;
+    int any = 0;
+#pragma omp simd reduction(| : any)
+    for (size_t c = 0; c < t->count; c++) {
+        vector_question q = {
+            s->size[c] + s->size_lost[c], s->dot[c] + s->dot_lost[c], s->ties[c], 1, eps, kind, backward, single};
+        vector_scale one = answer(q, &noted[c]);
+        k->measure[c] = one.measure, k->slope[c] = one.slope, k->scale[c] = one.scale;
+        k->slow[c] = !one.fast;
+        any |= !one.fast;
+    }
+    return any;
+}
+
 static bool finish_columns(const vectors *v, const vector_tile *t, const column_sums *s, column_scales *k)
 {
     strided_vector shape = {t->runs * t->length, t->length, t->stride};
-    bool slow = false;
+    bool slow = true, all = t->length > 1 || v->factor || v->kind == NORM_ANY;
+    acc noted[TILE_MOST];
+    if (!all && v->kind == NORM_TWO)
+        slow = t->dy ? answer_columns(v, t, s, k, noted, NORM_TWO, true)
+                     : answer_columns(v, t, s, k, noted, NORM_TWO, false);
+    else if (!all)
+        slow = t->dy ? answer_columns(v, t, s, k, noted, v->kind, true)
+                     : answer_columns(v, t, s, k, noted, v->kind, false);
+    for (size_t i = 0; !all && v->noted && i < t->count; i++)
+        v->noted[t->first + i] = (real)noted[i];
+    if (!slow)
+        return false;
+    slow = false;
     for (size_t i = 0; i < t->count; i++) {
+        if (!all && !k->slow[i])
+            continue;
         size_t at = i * t->length;
+        const real *dy = t->dy ? t->dy + at : NULL;
         vector_sums sums = sums_of_columns(s, at, t->length, v->kind);
-        vector_scale one =
-            finish_vector(v, t->first + i, t->x + at, t->dy ? t->dy + at : NULL, t->y + at, &sums, &shape);
+        vector_scale one = finish_vector(v, t->first + i, t->x + at, dy, t->y + at, &sums, &shape);
         k->slow[i] = !one.fast;
         slow |= !one.fast;
         for (size_t c = at; c < at + t->length; c++)
@@ -89,7 +126,9 @@ CN_NOINLINE static void tile_of_vectors(const vectors *v, const vector_tile *t)
 static inline size_t tile_width(const vector_shape *s, bool backward)
 {
     size_t cols = TILE_BYTES / (s->runs * sizeof(real) * (backward ? 2 : 1));
-    cols = cols < TILE_LEAST ? TILE_LEAST : cols > TILE_MOST ? TILE_MOST : cols / TILE_LEAST * TILE_LEAST;
+    size_t share = s->matrices * s->vectors * s->length / TILES_ENOUGH / LINE * LINE;
+    cols = cols < TILE_WIDE ? TILE_WIDE : cols > TILE_MOST ? TILE_MOST : cols / LINE * LINE;
+    cols = share >= cols ? cols : share < TILE_LEAST ? TILE_LEAST : share;
     size_t count = cols / s->length ? cols / s->length : 1;
     return count < s->vectors ? count : s->vectors;
 }

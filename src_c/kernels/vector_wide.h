@@ -15,7 +15,12 @@ typedef struct {
     size_t count, length, stride;
 } strided_vector;
 
-static inline size_t element_at(const strided_vector *v, size_t i) { return i / v->length * v->stride + i % v->length; }
+static inline size_t element_at(const strided_vector *v, size_t i)
+{
+    if (v->length == v->count)
+        return i;
+    return v->length == 1 ? i * v->stride : i / v->length * v->stride + i % v->length;
+}
 
 typedef struct {
     real *y;
@@ -37,9 +42,30 @@ static acc wide_largest(const real *x, const strided_vector *shape)
     return largest + nothing;
 }
 
+/* 2^-k in two factors, since it can be out of range itself. */
+typedef struct {
+    acc first, second;
+} wide_factors;
+
+static inline wide_factors factors_of(int k) { return (wide_factors){ldexp(1, -(k / 2)), ldexp(1, -(k - k / 2))}; }
+static inline acc reduced(acc x, wide_factors f) { return x * f.first * f.second; }
+
+/* t^p, t >= 0: by multiplication where p is a small whole number. */
+#define WHOLE_MOST 8
+static inline acc power(acc t, acc p)
+{
+    if (p != floor(p) || p < 1 || p > WHOLE_MOST)
+        return pow(t, p);
+    acc result = t;
+    for (int i = 1; i < (int)p; i++)
+        result *= t;
+    return result;
+}
+
 /* Of t: its norm, and how many elements have the largest magnitude. */
 typedef struct {
     int exponent;
+    wide_factors reduce;
     acc norm, ties;
 } wide_norm;
 
@@ -47,10 +73,11 @@ static wide_norm norm_of_vector(const wide_vector_job *w, acc largest)
 {
     wide_norm n = {0};
     acc most = frexp(largest, &n.exponent), one = most > 0 ? most : 1, sum = 0, lost = 0;
+    n.reduce = factors_of(n.exponent);
     for (size_t i = 0; i < w->shape.count; i++) {
-        acc x = fabs((acc)w->x[element_at(&w->shape, i)]), t = ldexp(x, -n.exponent);
+        acc x = fabs((acc)w->x[element_at(&w->shape, i)]), t = reduced(x, n.reduce);
         n.ties += x == largest;
-        lost += two_sum(&sum, w->kind == NORM_TWO ? t * t : w->kind == NORM_ANY ? pow(t / one, w->p) : t);
+        lost += two_sum(&sum, w->kind == NORM_TWO ? t * t : w->kind == NORM_ANY ? power(t / one, w->p) : t);
     }
     sum += lost;
     n.norm = w->kind == NORM_TWO   ? sqrt(sum)
@@ -72,7 +99,7 @@ static acc direction_of(const wide_vector_job *w, const wide_norm *n, acc x, acc
     case NORM_MAX:
         return largest ? sign / n->ties : 0;
     default:
-        return t == 0 ? 0 : sign * pow(fabs(t) / n->norm, w->p - 1);
+        return t == 0 ? 0 : sign * power(fabs(t) / n->norm, w->p - 1);
     }
 }
 
@@ -87,12 +114,12 @@ static void divide_by_eps(const wide_vector_job *w)
 }
 
 /* sum(dy * x) / norm, times 2^-j. */
-static acc wide_slope(const wide_vector_job *w, const wide_norm *n, int j)
+static acc wide_slope(const wide_vector_job *w, const wide_norm *n, wide_factors reduce_dy)
 {
     acc sum = 0, lost = 0;
     for (size_t i = 0; i < w->shape.count; i++) {
         size_t at = element_at(&w->shape, i);
-        acc product = ldexp((acc)w->x[at], -n->exponent) / n->norm * ldexp((acc)w->dy[at], -j);
+        acc product = reduced((acc)w->x[at], n->reduce) / n->norm * reduced((acc)w->dy[at], reduce_dy);
         lost += two_sum(&sum, product);
     }
     return sum + lost;
@@ -116,16 +143,17 @@ CN_NOINLINE static acc wide_vector(const wide_vector_job *w)
     }
     int j = 0, g = 0;
     frexp(most_dy, &j);
-    acc slope = w->dy ? wide_slope(w, &n, j) : 0, factor = frexp(w->factor, &g);
+    wide_factors reduce_dy = factors_of(j);
+    acc slope = w->dy ? wide_slope(w, &n, reduce_dy) : 0, factor = frexp(w->factor, &g);
     for (size_t i = 0; i < w->shape.count; i++) {
         size_t at = element_at(&w->shape, i);
-        acc x = w->x[at], t = ldexp(x, -n.exponent);
+        acc x = w->x[at], t = reduced(x, n.reduce);
         if (!w->dy) {
             w->y[at] = (real)(t / n.norm * w->factor);
             continue;
         }
         acc direction = direction_of(w, &n, x, t, fabs(x) == largest);
-        acc value = w->shape.count == 1 ? 0 : (ldexp((acc)w->dy[at], -j) - direction * slope) / n.norm;
+        acc value = w->shape.count == 1 ? 0 : (reduced((acc)w->dy[at], reduce_dy) - direction * slope) / n.norm;
         w->y[at] = (real)ldexp(value * factor, j - n.exponent + g);
     }
     return w->dy ? ldexp(slope, j) : norm;

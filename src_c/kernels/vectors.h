@@ -70,34 +70,66 @@ CN_NOINLINE static bool dy_is_large(const real *dy, const strided_vector *shape)
     return zero;
 }
 
-static inline bool normal_or_zero(acc scale, acc factor)
+/* What is asked of a vector, and its sums. `kind`, `backward` and `single`, a vector of one element, are constants where it
+ * matters. */
+typedef struct {
+    acc size, dot, ties, factor, eps;
+    norm_kind kind;
+    bool backward, single;
+} vector_question;
+
+/* The numbers of a vector, and what is noted of it. Without branches: a loop over columns calls it. */
+CN_INLINE vector_scale answer(vector_question q, acc *noted)
 {
-    acc a = fabs(scale);
-    return (a >= REAL_MIN && a <= REAL_MAX) || factor == 0;
+    acc norm = q.kind == NORM_TWO ? sqrt(q.size) : q.size;
+    int small = norm < q.eps;
+    acc n = small ? q.eps : norm, scale = q.factor / n, a = fabs(scale);
+    int known = (norm >= NORM_LEAST) | ((norm < NORM_LEAST) & (q.eps >= 2 * NORM_LEAST));
+    int normal = ((a >= REAL_MIN) & (a <= REAL_MAX)) | (q.factor == 0);
+    vector_scale k = {.scale = (real)scale};
+    k.fast = known & normal & (norm <= NORM_MOST);
+    *noted = norm;
+    if (q.backward) {
+        acc slope = small ? 0 : q.dot / n, size = fabs(q.dot);
+        *noted = slope;
+        k.fast &= (size >= DOT_LEAST) & (size <= DOT_MOST);
+        k.slope = (real)(q.kind == NORM_MAX ? slope / (q.ties > 0 ? q.ties : 1) : slope);
+        k.measure = (real)(small ? 0 : q.kind == NORM_MAX ? norm : 1 / norm);
+        k.scale = q.single & !small ? 0 : k.scale; /* the sign of one element has no gradient */
+    }
+    return k;
 }
 
-/* The numbers of vector i, of which x and dy are the first elements, and what is noted of it. */
+/* A vector that is not fast: either its sum of products is zero or almost, and can be believed; or it is written here and
+ * now. */
+CN_NOINLINE static void settle_vector(const vectors *v, const wide_vector_job *w, vector_question q, vector_scale *k,
+                                      acc *noted)
+{
+    acc dot = q.dot;
+    q.dot = 1;
+    if (v->kind != NORM_ANY && w->dy && fabs(dot) < DOT_LEAST && dy_is_large(w->dy, &w->shape) &&
+        answer(q, noted).fast) {
+        q.dot = dot;
+        *k = answer(q, noted);
+        k->fast = true;
+    } else {
+        k->fast = false;
+        *noted = wide_vector(w);
+    }
+}
+
+static inline acc factor_of(const vectors *v, size_t i) { return v->factor ? (acc)v->factor[i] : 1; }
+
+/* Of vector i, whose first elements are those of x, dy and y. */
 static inline vector_scale finish_vector(const vectors *v, size_t i, const real *x, const real *dy, real *y,
                                          const vector_sums *s, const strided_vector *shape)
 {
-    acc size = s->size + s->size_lost, norm = v->kind == NORM_TWO ? sqrt(size) : size;
-    bool small = norm < v->eps;
-    acc n = small ? v->eps : norm, factor = v->factor ? (acc)v->factor[i] : 1, scale = factor / n;
-    vector_scale k = {.scale = (real)scale};
-    k.fast = (norm >= NORM_LEAST || (norm < NORM_LEAST && v->eps >= 2 * NORM_LEAST)) && norm <= NORM_MOST;
-    k.fast &= normal_or_zero(scale, factor) && v->kind != NORM_ANY;
-    acc noted = norm;
-    if (dy) {
-        acc dot = s->dot + s->dot_lost;
-        noted = small ? 0 : dot / n;
-        k.fast &= fabs(dot) <= DOT_MOST && (fabs(dot) >= DOT_LEAST || (k.fast && dy_is_large(dy, shape)));
-        k.slope = small ? 0 : (real)(v->kind == NORM_MAX ? noted / s->ties : noted);
-        k.measure = small ? 0 : (real)(v->kind == NORM_MAX ? norm : 1 / norm);
-        if (shape->count == 1 && !small)
-            k.scale = 0; /* the sign of one element has no gradient */
-    }
-    if (!k.fast)
-        noted = wide_vector(&(wide_vector_job){y, x, dy, *shape, v->kind, v->p, v->eps, factor});
+    acc factor = factor_of(v, i), noted;
+    vector_question q = {s->size + s->size_lost, s->dot + s->dot_lost, s->ties, factor, v->eps, v->kind, dy != NULL,
+                         shape->count == 1};
+    vector_scale k = answer(q, &noted);
+    if (!k.fast || v->kind == NORM_ANY)
+        settle_vector(v, &(wide_vector_job){y, x, dy, *shape, v->kind, v->p, v->eps, factor}, q, &k, &noted);
     if (v->noted)
         v->noted[i] = (real)noted;
     return k;

@@ -98,6 +98,8 @@ int main(void)
     report("forward", f32, f64);
     f32 = check_backward_f32(), f64 = check_backward_f64();
     report("backward", f32, f64);
+    f32 = check_vectors_f32(), f64 = check_vectors_f64();
+    report("vectors", f32, f64);
     printf("%s: %d failures\n", failures ? "FAIL" : "PASS", failures);
     return failures != 0;
 }

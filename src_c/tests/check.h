@@ -19,4 +19,7 @@ check_result check_backward_f64(void);
 int check_backward_errors_f32(void); /* failures */
 int check_backward_errors_f64(void);
 
+check_result check_vectors_f32(void);
+check_result check_vectors_f64(void);
+
 #endif
