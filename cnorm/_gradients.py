@@ -85,6 +85,14 @@ class NormalizeGradients(NamedTuple):
     ----------
     x : array
         Of the shape, dtype and memory order of `x`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cnorm
+    >>> grads = cnorm.normalize_backward(np.ones(2), np.array([3.0, 4.0]))
+    >>> grads.x.round(3)
+    array([ 0.032, -0.024])
     """
 
     x: Array
@@ -99,6 +107,17 @@ class WeightNormGradients(NamedTuple):
         Of the shape, dtype and memory order of `v`.
     g : array or None
         Of the shape of `g` and the dtype computed in: float64 for float64, else float32.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cnorm
+    >>> v, g = np.array([[3.0, 4.0]]), np.array([[10.0]])
+    >>> grads = cnorm.weight_norm_backward(np.ones_like(v), v, g, need="g")
+    >>> grads.g.round(3)
+    array([[1.4]])
+    >>> grads.v is None
+    True
     """
 
     v: Array | None
@@ -114,6 +133,17 @@ class CosineNormGradients(NamedTuple):
         Of the shape, dtype and memory order of `x`.
     weight : array or None
         Of the shape of `weight` and the dtype computed in: float64 for float64, else float32.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cnorm
+    >>> x, weight = np.array([[3.0, 4.0]]), np.array([[2.0, 0.0]])
+    >>> grads = cnorm.cosine_norm_backward(np.ones((1, 1)), x, weight, need="x")
+    >>> grads.x.round(3)
+    array([[ 0.128, -0.096]])
+    >>> grads.weight is None
+    True
     """
 
     x: Array | None

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cnorm import _arguments, _backend, _layouts
-from cnorm.fallback.vectors import vectors
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -52,6 +51,8 @@ def any_below(eps: float, x_norms: Array, weight_norms: Array) -> bool:
 
 def products_over(eps: float, x: Array, weight: Array) -> Array:
     """Return ``norm(x) * norm(weight) / eps`` of every pair of rows, of norms at any magnitude."""
+    from cnorm.fallback.vectors import vectors  # rarely needed, and a part of the NumPy backend
+
     a, b = vectors(x, 2), vectors(weight, 2)
     fraction, exponent = math.frexp(eps)
     return np.ldexp(a.norm * b.norm.T / fraction, a.exponent + b.exponent.T - exponent)
