@@ -10,6 +10,7 @@ from cnorm.layers import (
     AdaIN,
 from cnorm._gradients import Gradients
 from cnorm._spade_gradients import SpadeGradients
+from cnorm._gradients import CosineNormGradients, Gradients, NormalizeGradients, WeightNormGradients
 from cnorm._threads import get_num_threads, num_threads, set_num_threads
 from cnorm._version import __version__
 from cnorm.layers import (
@@ -17,6 +18,7 @@ from cnorm.layers import (
     BatchNorm1d,
     BatchNorm2d,
     BatchNorm3d,
+    CosineLinear,
     GroupNorm,
     InstanceNorm1d,
     InstanceNorm2d,
@@ -26,6 +28,7 @@ from cnorm.layers import (
     SyncBatchNorm,
     Whitening,
     SpectralNorm,
+    WeightNorm,
 )
 from cnorm.ops.ada_layer_norm import ada_layer_norm
 from cnorm.ops.ada_layer_norm_backward import ada_layer_norm_backward
@@ -34,12 +37,16 @@ from cnorm.ops.adain_backward import adain_backward
 from cnorm.ops.batch_norm import batch_norm
 from cnorm.ops.batch_norm_backward import batch_norm_backward
 from cnorm.ops.fold_batch_norm import fold_batch_norm
+from cnorm.ops.cosine_norm import cosine_norm
+from cnorm.ops.cosine_norm_backward import cosine_norm_backward
 from cnorm.ops.group_norm import group_norm
 from cnorm.ops.group_norm_backward import group_norm_backward
 from cnorm.ops.instance_norm import instance_norm
 from cnorm.ops.instance_norm_backward import instance_norm_backward
 from cnorm.ops.layer_norm import layer_norm
 from cnorm.ops.layer_norm_backward import layer_norm_backward
+from cnorm.ops.normalize import normalize
+from cnorm.ops.normalize_backward import normalize_backward
 from cnorm.ops.rms_norm import rms_norm
 from cnorm.ops.rms_norm_backward import rms_norm_backward
 from cnorm.ops.spade import spade
@@ -50,6 +57,8 @@ from cnorm.ops.whiten import whiten
 from cnorm.ops.whiten_backward import WhitenGradients, whiten_backward
 from cnorm.ops.spectral_norm import spectral_norm
 from cnorm.ops.spectral_norm_backward import spectral_norm_backward
+from cnorm.ops.weight_norm import weight_norm
+from cnorm.ops.weight_norm_backward import weight_norm_backward
 
 __all__ = [
     "AdaIN",
@@ -59,12 +68,15 @@ __all__ = [
     "BatchNorm1d",
     "BatchNorm2d",
     "BatchNorm3d",
+    "CosineLinear",
+    "CosineNormGradients",
     "Gradients",
     "GroupNorm",
     "InstanceNorm1d",
     "InstanceNorm2d",
     "InstanceNorm3d",
     "LayerNorm",
+    "NormalizeGradients",
     "RMSNorm",
     "SpadeGradients",
     "SyncBatchNorm",
@@ -72,6 +84,8 @@ __all__ = [
     "WhitenGradients",
     "Whitening",
     "SpectralNorm",
+    "WeightNorm",
+    "WeightNormGradients",
     "__version__",
     "ada_layer_norm",
     "ada_layer_norm_backward",
@@ -82,6 +96,8 @@ __all__ = [
     "batch_norm_backward",
     "cache_limit",
     "fold_batch_norm",
+    "cosine_norm",
+    "cosine_norm_backward",
     "get_num_threads",
     "group_norm",
     "group_norm_backward",
@@ -91,6 +107,8 @@ __all__ = [
     "isa_levels",
     "layer_norm",
     "layer_norm_backward",
+    "normalize",
+    "normalize_backward",
     "num_threads",
     "rms_norm",
     "rms_norm_backward",
@@ -106,4 +124,6 @@ __all__ = [
     "whiten_backward",
     "spectral_norm",
     "spectral_norm_backward",
+    "weight_norm",
+    "weight_norm_backward",
 ]

@@ -11,7 +11,9 @@ from cnorm import (
     _selftest_spectral,
     _speedtest,
     _speedtest_backward,
+    _selftest_vectors,
     _speedtest_spectral,
+    _speedtest_vectors,
     show_config,
 )
 
@@ -29,11 +31,14 @@ def main() -> int:
     passed &= _selftest_backward.run()
     print()
     passed &= _selftest_spectral.run()
+    print()
+    passed &= _selftest_vectors.run()
     if not arguments.no_timing:
         print()
         _speedtest.run()
         _speedtest_backward.run()
         _speedtest_spectral.run()
+        _speedtest_vectors.run()
     if not passed:
         print("\nThe self-test failed.")
     return 0 if passed else 1

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from cnorm import _layouts
+from cnorm import _backend, _layouts
 from cnorm._gradients import Gradients
 
 Array = NDArray[Any]
@@ -165,6 +165,14 @@ def _check_writeable(name: str, target: Array) -> None:
 def output(out: object, x: Array, like: str = "x", **inputs: object) -> Array:
     """Return the array to write to: `out`, or one like `x`, named `like`. It may be `x` itself."""
     return _layouts.empty_like(x) if out is None else _destination(out, x, like, like, x, inputs)
+def output(out: object, x: Array, **inputs: object) -> Array:
+    """Return the array to write to: `out`, or a new one like `x`. It may be `x` itself."""
+    return output_like("x", out, x, **inputs)
+
+
+def output_like(name: str, out: object, value: Array, /, **inputs: object) -> Array:
+    """As `output`, for an argument of another name."""
+    return _layouts.empty_like(value) if out is None else _destination(out, value, name, value, inputs, name)
 
 
 def input_gradient(
@@ -193,6 +201,10 @@ def _destination(
     if target.shape != x.shape:
         _refuse(ValueError, "out", f"shape {x.shape}, that of {like}", f"shape {target.shape}")
     _check_writeable("out", target)
+    out: object, x: Array, name: str, replaced: Array, inputs: dict[str, object], like: str = "x"
+) -> Array:
+    """Check an output given for the result that has the shape of `x` and may replace one of the inputs."""
+    target = _writeable_like("out", out, x.shape, x.dtype, like)
     same = (
         target.ctypes.data == replaced.ctypes.data
         and target.strides == replaced.strides
@@ -203,6 +215,29 @@ def _destination(
     for other, value in inputs.items():
         if value is not None and _overlap(target, array(other, value)):
             _refuse(ValueError, "out", f"{name} itself or memory of its own", f"memory of {other}")
+    return target
+
+
+def _writeable_like(name: str, out: object, shape: tuple[int, ...], dtype: DType, like: str) -> Array:
+    if not isinstance(out, np.ndarray):
+        _refuse(TypeError, name, "a NumPy array", type(out).__name__)
+    target = array(name, out)
+    if target.dtype != dtype:
+        _refuse(TypeError, name, f"dtype {dtype}, that of {like}", target.dtype)
+    if target.shape != shape:
+        _refuse(ValueError, name, f"shape {shape}, that of {like}", f"shape {target.shape}")
+    _check_writeable(name, target)
+    return target
+
+
+def separate_output(out: object, shape: tuple[int, ...], dtype: DType, **inputs: object) -> Array:
+    """Return the array for a result of another shape than any input's: `out`, or a new one."""
+    if out is None:
+        return _backend.empty(shape, dtype)
+    target = _writeable_like("out", out, shape, dtype, "the result")
+    for other, value in inputs.items():
+        if _overlap(target, array(other, value)):
+            _refuse(ValueError, "out", "memory of its own", f"memory of {other}")
     return target
 
 
@@ -284,7 +319,35 @@ def incoming(dy: object, x: Array, like: str = "x") -> Array:
     result, _ = floating("dy", dy)
     if result.shape != x.shape:
         _refuse(ValueError, "dy", f"shape {x.shape}, that of {like}", f"shape {result.shape}")
+    return incoming_like("dy", dy, "x", x.shape)
+
+
+def incoming_like(name: str, value: object, like: str, shape: tuple[int, ...]) -> Array:
+    """Return the gradient that comes in for something of this shape."""
+    result, _ = floating(name, value)
+    if result.shape != shape:
+        _refuse(ValueError, name, f"shape {shape}, that of {like}", f"shape {result.shape}")
     return result
+
+
+def axis_of(name: str, x: Array, axis_name: str, axis: Any) -> int:
+    """Return an axis of the argument `name`, counted from the front."""
+    if x.ndim == 0:
+        _refuse(ValueError, name, "at least 1 axis", "shape ()")
+    given = integer(axis_name, axis)
+    result = given + x.ndim if given < 0 else given
+    if not 0 <= result < x.ndim:
+        _refuse(ValueError, axis_name, f"an axis of {name}, which has {x.ndim}", given)
+    return result
+
+
+def order(p: Any) -> float:
+    """Check the order of a norm."""
+    if not hasattr(type(p), "__float__") or (isinstance(p, np.ndarray) and p.ndim):
+        _refuse(TypeError, "p", "a number", type(p).__name__)
+    if not (value := float(p)) > 0:
+        _refuse(ValueError, "p", "a number > 0", value)
+    return value
 
 
 def several_values(count: int, what: str) -> None:

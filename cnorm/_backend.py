@@ -383,6 +383,17 @@ class Kernels(Protocol):
         self, dw: Array, weight: Array, u: Array, v: Array, sigma: float, dweight: Array, /
     ) -> None:
         """Gradient with `u` and `v` constant; `dweight` may be the memory of `dw`."""
+    def normalize(self, x: Array, p: float, eps: float, y: Array, norm: Array | None, /) -> None:
+        """``y = x / max(norm, eps)`` along the middle axis of three; norm (outer * inner,)."""
+
+    def normalize_backward(self, dy: Array, x: Array, p: float, eps: float, dx: Array, /) -> None:
+        """Gradient of `normalize`."""
+
+    def weight_norm(self, v: Array, g: Array, w: Array, /) -> None:
+        """``w = g * v / norm`` by channel of `v` (outer, channels, inner); `g` (channels,)."""
+
+    def weight_norm_backward(self, dw: Array, v: Array, g: Array, dv: Array, dg: Array, /) -> None:
+        """Gradients of `weight_norm`; dg (channels,)."""
 
 
 def _load() -> tuple[Any, str]:
@@ -448,5 +459,9 @@ fast_sync_batch_norm = _never if native is None else native.fast_sync_batch_norm
 fast_sync_batch_norm_backward = _never if native is None else native.fast_sync_batch_norm_backward
 fast_spectral_norm = _never if native is None else native.fast_spectral_norm
 fast_spectral_norm_backward = _never if native is None else native.fast_spectral_norm_backward
+fast_normalize = _never if native is None else native.fast_normalize
+fast_normalize_backward = _never if native is None else native.fast_normalize_backward
+fast_weight_norm = _never if native is None else native.fast_weight_norm
+fast_weight_norm_backward = _never if native is None else native.fast_weight_norm_backward
 
 empty = _empty if native is None else native.empty

@@ -85,6 +85,13 @@ class AdaINGradients(NamedTuple):
     ----------
     content, style : array or None
         Each of the shape, dtype and memory order of the argument.
+class NormalizeGradients(NamedTuple):
+    """Gradient of a loss with respect to the argument of `normalize`.
+
+    Attributes
+    ----------
+    x : array
+        Of the shape, dtype and memory order of `x`.
 
     Examples
     --------
@@ -105,6 +112,42 @@ class AdaINGradients(NamedTuple):
 
 class AdaLayerNormGradients(NamedTuple):
     """Gradients of a loss with respect to the inputs of `ada_layer_norm`; None where not asked for.
+    >>> grads = cnorm.normalize_backward(np.ones(2), np.array([3.0, 4.0]))
+    >>> grads.x.round(3)
+    array([ 0.032, -0.024])
+    """
+
+    x: Array
+
+
+class WeightNormGradients(NamedTuple):
+    """Gradients of a loss with respect to the arguments of `weight_norm`; None where not asked for.
+
+    Attributes
+    ----------
+    v : array or None
+        Of the shape, dtype and memory order of `v`.
+    g : array or None
+        Of the shape of `g` and the dtype computed in: float64 for float64, else float32.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cnorm
+    >>> v, g = np.array([[3.0, 4.0]]), np.array([[10.0]])
+    >>> grads = cnorm.weight_norm_backward(np.ones_like(v), v, g, need="g")
+    >>> grads.g.round(3)
+    array([[1.4]])
+    >>> grads.v is None
+    True
+    """
+
+    v: Array | None
+    g: Array | None
+
+
+class CosineNormGradients(NamedTuple):
+    """Gradients of a loss with respect to the arguments of `cosine_norm`; None where not asked for.
 
     Attributes
     ----------
@@ -112,6 +155,8 @@ class AdaLayerNormGradients(NamedTuple):
         Of the shape, dtype and memory order of `x`.
     scale, shift : array or None
         Of the shape of `scale` and the dtype computed in: float64 for float64, else float32.
+    weight : array or None
+        Of the shape of `weight` and the dtype computed in: float64 for float64, else float32.
 
     Examples
     --------
@@ -124,9 +169,15 @@ class AdaLayerNormGradients(NamedTuple):
     >>> grads.shift
     array([[2., 2., 2.]], dtype=float32)
     >>> grads.x is None
+    >>> x, weight = np.array([[3.0, 4.0]]), np.array([[2.0, 0.0]])
+    >>> grads = cnorm.cosine_norm_backward(np.ones((1, 1)), x, weight, need="x")
+    >>> grads.x.round(3)
+    array([[ 0.128, -0.096]])
+    >>> grads.weight is None
     True
     """
 
     x: Array | None
     scale: Array | None
     shift: Array | None
+    weight: Array | None

@@ -521,6 +521,42 @@ CNORM_API cnorm_status cnorm_layer_norm_s8(int8_t *y, const int8_t *x, const int
                                            size_t rows, const cnorm_norm_s8 *norm);
 CNORM_API cnorm_status cnorm_rms_norm_s8(int8_t *y, const int8_t *x, const int16_t *weight, const int32_t *bias,
                                          size_t rows, const cnorm_norm_s8 *norm);
+/* y = x / n, n = max((sum |x|^p)^(1/p), eps) along the middle axis of x, y (outer, length, inner); p > 0, INFINITY for the
+ * largest magnitude. norm (outer, inner) or NULL takes the norms themselves. A vector of zeros gives zeros.
+ * Backward: dx = (dy - direction * sum(dy * x) / n) / n, where direction is the gradient of the norm, and 0 where the norm
+ * is below eps. dx may be dy itself. The workspace is that of the forward pass. */
+CNORM_API size_t cnorm_normalize_workspace_f32(size_t outer, size_t length, size_t inner);
+CNORM_API size_t cnorm_normalize_workspace_f64(size_t outer, size_t length, size_t inner);
+CNORM_API cnorm_status cnorm_normalize_forward_f32(float *y, float *norm, const float *x, size_t outer, size_t length,
+                                                   size_t inner, double p, double eps, void *workspace,
+                                                   size_t workspace_size);
+CNORM_API cnorm_status cnorm_normalize_forward_f64(double *y, double *norm, const double *x, size_t outer,
+                                                   size_t length, size_t inner, double p, double eps, void *workspace,
+                                                   size_t workspace_size);
+CNORM_API cnorm_status cnorm_normalize_backward_f32(float *dx, const float *dy, const float *x, size_t outer,
+                                                    size_t length, size_t inner, double p, double eps, void *workspace,
+                                                    size_t workspace_size);
+CNORM_API cnorm_status cnorm_normalize_backward_f64(double *dx, const double *dy, const double *x, size_t outer,
+                                                    size_t length, size_t inner, double p, double eps, void *workspace,
+                                                    size_t workspace_size);
+
+/* w = v * g / norm, the norm sqrt(sum v^2) over the first and the last axis of v, w (outer, channels, inner); g (channels).
+ * A channel of zeros gives zeros. Backward: dg = sum(dw * v) / norm, dv = (dw - v * dg / norm) * g / norm; both 0 for a
+ * channel of zeros. dv may be dw itself. dg may be NULL. The workspace is that of the forward pass. */
+CNORM_API size_t cnorm_weight_norm_workspace_f32(size_t outer, size_t channels, size_t inner);
+CNORM_API size_t cnorm_weight_norm_workspace_f64(size_t outer, size_t channels, size_t inner);
+CNORM_API cnorm_status cnorm_weight_norm_forward_f32(float *w, const float *v, const float *g, size_t outer,
+                                                     size_t channels, size_t inner, void *workspace,
+                                                     size_t workspace_size);
+CNORM_API cnorm_status cnorm_weight_norm_forward_f64(double *w, const double *v, const double *g, size_t outer,
+                                                     size_t channels, size_t inner, void *workspace,
+                                                     size_t workspace_size);
+CNORM_API cnorm_status cnorm_weight_norm_backward_f32(float *dv, float *dg, const float *dw, const float *v,
+                                                      const float *g, size_t outer, size_t channels, size_t inner,
+                                                      void *workspace, size_t workspace_size);
+CNORM_API cnorm_status cnorm_weight_norm_backward_f64(double *dv, double *dg, const double *dw, const double *v,
+                                                      const double *g, size_t outer, size_t channels, size_t inner,
+                                                      void *workspace, size_t workspace_size);
 
 #ifdef __cplusplus
 }

@@ -126,6 +126,16 @@ typedef struct CN_TABLE {
     void (*spectral_norm_backward)(real *dweight, const real *dw, const real *weight, const real *u, const real *v,
                                    double sigma, size_t outer, size_t rows, size_t inner, cn_work work,
                                    void *workspace);
+    size_t (*normalize_workspace)(size_t outer, size_t length, size_t inner);
+    void (*normalize_forward)(real *y, real *norm, const real *x, size_t outer, size_t length, size_t inner, double p,
+                              double eps, cn_work work, void *workspace);
+    void (*normalize_backward)(real *dx, const real *dy, const real *x, size_t outer, size_t length, size_t inner,
+                               double p, double eps, cn_work work, void *workspace);
+    size_t (*weight_norm_workspace)(size_t outer, size_t channels, size_t inner);
+    void (*weight_norm_forward)(real *w, const real *v, const real *g, size_t outer, size_t channels, size_t inner,
+                                cn_work work, void *workspace);
+    void (*weight_norm_backward)(real *dv, real *dg, const real *dw, const real *v, const real *g, size_t outer,
+                                 size_t channels, size_t inner, cn_work work, void *workspace);
 } CN_TABLE;
 
 /* The table of the level in use. */

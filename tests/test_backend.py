@@ -129,6 +129,8 @@ def test_python_dash_m_passes_its_self_test() -> None:
     for op in ("batch_norm", "layer_norm", "rms_norm", "group_norm", "instance_norm"):
         assert result.stdout.count(f"PASS  {op}") >= 4, "two types, forward and backward"
     assert result.stdout.count("PASS  spectral_norm") == 4
+    assert result.stdout.count("PASS  normalize") == 4
+    assert result.stdout.count("PASS  weight_norm") == 4
 
 
 def test_everything_public_is_there_and_documented() -> None:

@@ -12,6 +12,8 @@ from cnorm.fallback.instance_norm import instance_norm
 from cnorm.fallback.instance_norm_backward import instance_norm_backward
 from cnorm.fallback.layer_norm import layer_norm
 from cnorm.fallback.layer_norm_backward import layer_norm_backward
+from cnorm.fallback.normalize import normalize
+from cnorm.fallback.normalize_backward import normalize_backward
 from cnorm.fallback.rms_norm import rms_norm
 from cnorm.fallback.rms_norm_backward import rms_norm_backward
 from cnorm.fallback.spade import spade, spade_inference
@@ -28,6 +30,8 @@ from cnorm.fallback.sync_batch_norm_backward import (
 from cnorm.fallback.whiten import whiten_apply, whiten_covariance
 from cnorm.fallback.spectral_norm import spectral_norm
 from cnorm.fallback.spectral_norm_backward import spectral_norm_backward
+from cnorm.fallback.weight_norm import weight_norm
+from cnorm.fallback.weight_norm_backward import weight_norm_backward
 
 __all__ = [
     "ada_layer_norm",
@@ -43,6 +47,8 @@ __all__ = [
     "instance_norm_backward",
     "layer_norm",
     "layer_norm_backward",
+    "normalize",
+    "normalize_backward",
     "rms_norm",
     "rms_norm_backward",
     "spade",
@@ -57,4 +63,6 @@ __all__ = [
     "whiten_covariance",
     "spectral_norm",
     "spectral_norm_backward",
+    "weight_norm",
+    "weight_norm_backward",
 ]

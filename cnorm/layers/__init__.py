@@ -2,6 +2,7 @@
 
 from cnorm.layers.adain import AdaIN
 from cnorm.layers.batch_norm import BatchNorm1d, BatchNorm2d, BatchNorm3d
+from cnorm.layers.cosine_linear import CosineLinear
 from cnorm.layers.group_norm import GroupNorm
 from cnorm.layers.instance_norm import InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
 from cnorm.layers.layer_norm import LayerNorm
@@ -10,6 +11,7 @@ from cnorm.layers.spade import SPADE
 from cnorm.layers.sync_batch_norm import SyncBatchNorm
 from cnorm.layers.whitening import Whitening
 from cnorm.layers.spectral_norm import SpectralNorm
+from cnorm.layers.weight_norm import WeightNorm
 
 __all__ = [
     "AdaIN",
@@ -17,6 +19,7 @@ __all__ = [
     "BatchNorm1d",
     "BatchNorm2d",
     "BatchNorm3d",
+    "CosineLinear",
     "GroupNorm",
     "InstanceNorm1d",
     "InstanceNorm2d",
@@ -26,4 +29,5 @@ __all__ = [
     "SyncBatchNorm",
     "Whitening",
     "SpectralNorm",
+    "WeightNorm",
 ]

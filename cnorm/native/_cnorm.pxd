@@ -112,3 +112,18 @@ cdef int spectral_norm_view(
 cdef int spectral_norm_backward_view(
     const floating[:, :, ::1] dw, const floating[:, :, ::1] weight, const floating[::1] u, const floating[::1] v,
     double sigma, floating[:, :, ::1] dweight) noexcept nogil
+# Vectors along the middle axis of x, y, dy, dx (outer, length, inner); norm (outer * inner,) or None
+cdef int normalize_view(
+    const floating[:, :, ::1] x, double p, double eps, floating[:, :, ::1] y, floating[::1] norm) noexcept nogil
+
+cdef int normalize_backward_view(
+    const floating[:, :, ::1] dy, const floating[:, :, ::1] x, double p, double eps,
+    floating[:, :, ::1] dx) noexcept nogil
+
+# v, w, dw, dv (outer, channels, inner); g, dg (channels,), dg or None
+cdef int weight_norm_view(
+    const floating[:, :, ::1] v, const floating[::1] g, floating[:, :, ::1] w) noexcept nogil
+
+cdef int weight_norm_backward_view(
+    const floating[:, :, ::1] dw, const floating[:, :, ::1] v, const floating[::1] g, floating[:, :, ::1] dv,
+    floating[::1] dg) noexcept nogil

@@ -329,3 +329,31 @@ cdef extern from "cnorm.h" nogil:
         const double *other_mean, const double *other_matrix, size_t batch, size_t channels, size_t spatial,
         size_t groups, cnorm_layout layout,
         void *workspace, size_t workspace_size)
+    size_t cnorm_normalize_workspace_f32(size_t outer, size_t length, size_t inner)
+    cnorm_status cnorm_normalize_forward_f32(
+        float *y, float *norm, const float *x, size_t outer, size_t length, size_t inner, double p, double eps,
+        void *workspace, size_t workspace_size)
+    cnorm_status cnorm_normalize_backward_f32(
+        float *dx, const float *dy, const float *x, size_t outer, size_t length, size_t inner, double p, double eps,
+        void *workspace, size_t workspace_size)
+    size_t cnorm_weight_norm_workspace_f32(size_t outer, size_t channels, size_t inner)
+    cnorm_status cnorm_weight_norm_forward_f32(
+        float *w, const float *v, const float *g, size_t outer, size_t channels, size_t inner,
+        void *workspace, size_t workspace_size)
+    cnorm_status cnorm_weight_norm_backward_f32(
+        float *dv, float *dg, const float *dw, const float *v, const float *g, size_t outer, size_t channels,
+        size_t inner, void *workspace, size_t workspace_size)
+    size_t cnorm_normalize_workspace_f64(size_t outer, size_t length, size_t inner)
+    cnorm_status cnorm_normalize_forward_f64(
+        double *y, double *norm, const double *x, size_t outer, size_t length, size_t inner, double p, double eps,
+        void *workspace, size_t workspace_size)
+    cnorm_status cnorm_normalize_backward_f64(
+        double *dx, const double *dy, const double *x, size_t outer, size_t length, size_t inner, double p, double eps,
+        void *workspace, size_t workspace_size)
+    size_t cnorm_weight_norm_workspace_f64(size_t outer, size_t channels, size_t inner)
+    cnorm_status cnorm_weight_norm_forward_f64(
+        double *w, const double *v, const double *g, size_t outer, size_t channels, size_t inner,
+        void *workspace, size_t workspace_size)
+    cnorm_status cnorm_weight_norm_backward_f64(
+        double *dv, double *dg, const double *dw, const double *v, const double *g, size_t outer, size_t channels,
+        size_t inner, void *workspace, size_t workspace_size)

@@ -139,5 +139,16 @@ void CN(spectral_norm_forward)(real *w, double *sigma, real *u, real *v, const r
 size_t CN(spectral_norm_backward_workspace)(size_t outer, size_t rows, size_t inner);
 void CN(spectral_norm_backward)(real *dweight, const real *dw, const real *weight, const real *u, const real *v,
                                 double sigma, size_t outer, size_t rows, size_t inner, cn_work work, void *workspace);
+size_t CN(normalize_workspace)(size_t outer, size_t length, size_t inner);
+void CN(normalize_forward)(real *y, real *norm, const real *x, size_t outer, size_t length, size_t inner, double p,
+                           double eps, cn_work work, void *workspace);
+void CN(normalize_backward)(real *dx, const real *dy, const real *x, size_t outer, size_t length, size_t inner,
+                            double p, double eps, cn_work work, void *workspace);
+
+size_t CN(weight_norm_workspace)(size_t outer, size_t channels, size_t inner);
+void CN(weight_norm_forward)(real *w, const real *v, const real *g, size_t outer, size_t channels, size_t inner,
+                             cn_work work, void *workspace);
+void CN(weight_norm_backward)(real *dv, real *dg, const real *dw, const real *v, const real *g, size_t outer,
+                              size_t channels, size_t inner, cn_work work, void *workspace);
 
 #endif

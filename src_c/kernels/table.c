@@ -62,4 +62,10 @@ CN_TABLE_LINKAGE const CN_TABLE CN(table) = {
     .spectral_norm_forward = CN(spectral_norm_forward),
     .spectral_norm_backward_workspace = CN(spectral_norm_backward_workspace),
     .spectral_norm_backward = CN(spectral_norm_backward),
+    .normalize_workspace = CN(normalize_workspace),
+    .normalize_forward = CN(normalize_forward),
+    .normalize_backward = CN(normalize_backward),
+    .weight_norm_workspace = CN(weight_norm_workspace),
+    .weight_norm_forward = CN(weight_norm_forward),
+    .weight_norm_backward = CN(weight_norm_backward),
 };

@@ -124,6 +124,8 @@ int main(void)
     f32 = check_spectral_norm_f32(), f64 = check_spectral_norm_f64();
     report("spectral norm", f32, f64);
     failures += check_fixed();
+    f32 = check_vectors_f32(), f64 = check_vectors_f64();
+    report("vectors", f32, f64);
     printf("%s: %d failures\n", failures ? "FAIL" : "PASS", failures);
     return failures != 0;
 }

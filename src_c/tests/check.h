@@ -31,5 +31,7 @@ check_result check_sync_batch_norm_f64(void);
 check_result check_spectral_norm_f32(void);
 check_result check_spectral_norm_f64(void);
 int check_fixed(void); /* failures */
+check_result check_vectors_f32(void);
+check_result check_vectors_f64(void);
 
 #endif
