@@ -16,6 +16,8 @@
 
 #include <stddef.h>
 
+#define CNORM_VERSION "0.1.0"
+
 #if defined(__GNUC__)
 #define CNORM_API __attribute__((visibility("default")))
 #else
