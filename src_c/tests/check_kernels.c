@@ -141,7 +141,7 @@ static int check_problem(const problem *p, uint64_t *hash, double *worst)
         cnorm_status status = run(p, &a);
         uint64_t bits = hash_outputs(p, &a);
         if (variant == 0) {
-            double units = MEASURABLE ? worst_units(p, &a) : 0;
+            double units = is_measured(a.n) ? worst_units(p, &a) : 0;
             *worst = units > *worst ? units : *worst;
             failures += !(units <= UNITS_ALLOWED);
             *hash = hash_bytes(*hash, &bits, sizeof bits);

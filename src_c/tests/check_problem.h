@@ -7,6 +7,7 @@
 #ifndef CN_CHECK_PROBLEM_H
 #define CN_CHECK_PROBLEM_H
 
+#include "check.h"
 #include "cnorm.h"
 #include "dtype.h"
 
@@ -41,6 +42,9 @@ typedef struct {
     double offset, scale;
 } problem;
 
+/* Whether the error of n elements is worth its time. */
+static inline bool is_measured(size_t n) { return MEASURABLE && !(check_is_quick && n > 30000); }
+
 static uint32_t random_state = 1;
 
 /* Uniform in [-1, 1), 12 bits: a linear congruential generator. */
@@ -71,10 +75,10 @@ static inline uint64_t hash_bytes(uint64_t hash, const void *data, size_t size)
 /* Chooses the i-th pair of a level and a number of threads, the baseline with one thread first; false past the last. */
 static inline bool choose_variant(int i)
 {
-    static const int thread_counts[] = {1, 2, 3, 7};
+    static const int thread_counts[] = {1, 3, 2, 7};
     static const char *names[8]; /* asked for once: virtual machines take their time to answer */
     static int levels = 0;
-    const int counts = (int)COUNT_OF(thread_counts);
+    const int counts = check_is_quick ? 2 : (int)COUNT_OF(thread_counts);
     if (levels == 0)
         while (cnorm_isa_level(levels))
             names[levels] = cnorm_isa_level(levels), levels++;
