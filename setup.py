@@ -60,7 +60,7 @@ FLAGS: dict[str, dict[str, list[str]]] = {
     },
 }
 
-# Apple's clang compiles OpenMP when asked in this way, and has no library of it: one that is installed is used
+# Apple's clang compiles OpenMP when asked in this way and has no library of it: one that is installed is used
 # (CPPFLAGS and LDFLAGS tell where), otherwise the build has one thread.
 if sys.platform == "darwin":
     FLAGS["unix"]["openmp"] = ["-Xpreprocessor", "-fopenmp", "-lomp"]

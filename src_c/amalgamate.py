@@ -1,9 +1,9 @@
 """Writes the library as one file: ``python3 amalgamate.py FOLDER`` puts cnorm.c and cnorm.h there.
 
-Both dtypes, the baseline level. The sources are taken as they are but for two things. A file that is compiled
-once for each dtype comes once for each dtype, and the names it gives to types, functions, constants and
-variables get the dtype behind them, or where two files use one name, file and dtype. Macros are undefined where
-the file that defines them ends, those of headers at the end of their dtype.
+Both dtypes, the baseline level. The sources are taken as they are but for two things. A file that is
+compiled once for each dtype comes once for each, and the names it gives to types, functions, constants and
+variables get the dtype behind them, or where two files use one name, file and dtype. Macros are undefined
+where the file that defines them ends, those of headers at the end of their dtype.
 """
 
 from __future__ import annotations
@@ -113,7 +113,8 @@ class Library:
     """All sources, and who gives which name."""
 
     def __init__(self) -> None:
-        found = sorted(p for folder in ("", "kernels", "api", "fixed") for p in (ROOT / folder).glob("*.[ch]"))
+        folders = (ROOT, ROOT / "kernels", ROOT / "api", ROOT / "fixed")
+        found = sorted(path for folder in folders for path in folder.glob("*.[ch]"))
         self.sources = {path: Source(path) for path in found}
         ours = [p for p in found if self.of_a_dtype(p)]
         given = Counter(name for p in ours for name in self.sources[p].names)
