@@ -1,9 +1,9 @@
 """Writes the library as one file: ``python3 amalgamate.py FOLDER`` puts cnorm.c and cnorm.h there.
 
 Both dtypes, the baseline level. The sources are taken as they are but for two things. A file that is
-compiled once for each dtype comes once for each, and the names it gives to types, functions, constants and
-variables get the dtype behind them, or where two files use one name, file and dtype. Macros are undefined
-where the file that defines them ends, those of headers at the end of their dtype.
+compiled once for each dtype comes once for each, and the names it gives to types, functions, variables,
+constants and macros get the dtype behind them, or where two files use one name, file and dtype. The library's
+own macros, CN_..., are undefined where their dtype ends.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ class Source:
         self.includes = [(path.parent / name).resolve() for name in local_includes(path, text)]
         self.text = GUARD.sub(r"\2", INCLUDE.sub("", text))
         self.macros = set(DEFINE.findall(self.text))
-        self.names = file_scope_names(self.text)
+        self.names = file_scope_names(self.text) | {
+            name for name in self.macros if not name.startswith("CN_")
+        }
 
 
 def local_includes(path: Path, text: str) -> list[str]:
@@ -166,15 +168,9 @@ class Library:
         """Return the files that are compiled for each dtype, in this one."""
         parts = [f"#define CN_REAL {dtype}\n#define CN_ISA base\n"]
         macros = {"CN_REAL", "CN_ISA"}
-        for path in self.ordered(".h", True):
-            twice = macros & self.sources[path].macros
-            if twice:
-                sys.exit(f"{path}: another header defines {', '.join(sorted(twice))} as well")
-            macros |= self.sources[path].macros
+        for path in [*self.ordered(".h", True), *self.ordered(".c", True)]:
+            macros |= self.sources[path].macros - self.sources[path].names
             parts.append(self.titled(path, self.renamed(path, dtype), dtype))
-        for path in self.ordered(".c", True):
-            parts.append(self.titled(path, self.renamed(path, dtype), dtype))
-            parts.append(undefine(self.sources[path].macros))
         return "\n".join([*parts, undefine(macros)])
 
     def titled(self, path: Path, text: str, dtype: str = "") -> str:
