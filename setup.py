@@ -13,6 +13,7 @@ import os
 import platform
 import re
 import subprocess
+import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import takewhile
@@ -31,8 +32,9 @@ DTYPES = ("f32", "f64")
 LEVELS = {
     "x86_64": ("base", "avx2", "avx512"),
     "amd64": ("base", "avx2", "avx512"),
-    "aarch64": ("neon",),
+    "aarch64": ("neon", "sve"),
     "arm64": ("neon",),
+    "riscv64": ("base", "rvv"),
 }
 
 # Identical bits on every level need -ffp-contract=off and no fast-math. The -fno-* flags let sqrt and selects
@@ -45,15 +47,23 @@ FLAGS: dict[str, dict[str, list[str]]] = {
         "openmp": ["-fopenmp"],
         "avx2": ["-mavx2"],
         "avx512": "-mavx2 -mavx512f -mavx512dq -mavx512bw -mavx512vl -mprefer-vector-width=512".split(),
+        "sve": ["-march=armv8.2-a+sve"],
+        "rvv": ["-march=rv64gcv"],
     },
+    # Visual Studio 2022 17.5 or later: C11's atomics. level.h forbids contractions there.
     "msvc": {
-        "plain": "/std:c11 /O2 /fp:precise".split(),
+        "plain": "/std:c11 /experimental:c11atomics /O2 /fp:precise".split(),
         "kernel": "/std:c11 /O2 /fp:precise".split(),
         "openmp": ["/openmp:experimental"],
         "avx2": ["/arch:AVX2"],
         "avx512": ["/arch:AVX512"],
     },
 }
+
+# Apple's clang compiles OpenMP when asked in this way and has no library of it: one that is installed is used
+# (CPPFLAGS and LDFLAGS tell where), otherwise the build has one thread.
+if sys.platform == "darwin":
+    FLAGS["unix"]["openmp"] = ["-Xpreprocessor", "-fopenmp", "-lomp"]
 
 # Dropped from the interpreter's flags and from CFLAGS. Linking with -ffast-math would be worst: it
 # makes the process flush subnormal numbers from the moment the module is loaded.
@@ -69,6 +79,9 @@ PROBES = {
     "avx2": X86_ONLY + "__m256i probe(__m256i a) { return _mm256_add_epi32(a, a); }\n",
     "avx512": X86_ONLY + "__m512d probe(__m512d a) { return _mm512_and_pd(a, a); }\n"
     "__m256i narrow(__m256i a) { return _mm256_mask_add_epi16(a, 1, a, a); }\n",
+    "sve": "#ifndef __linux__\n#error not Linux\n#endif\n#include <arm_sve.h>\n"
+    "svfloat32_t probe(svfloat32_t a) { return svadd_f32_x(svptrue_b32(), a, a); }\n",
+    "rvv": "#if !defined(__linux__) || !defined(__riscv_v)\n#error no vectors on Linux\n#endif\nint probe;\n",
     "openmp": "#include <omp.h>\nint probe(void) { return omp_get_max_threads(); }\n",
 }
 

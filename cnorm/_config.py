@@ -18,7 +18,8 @@ def isa_levels() -> tuple[str, ...]:
     Returns
     -------
     tuple of str
-        Of ``"avx512"``, ``"avx2"`` and ``"base"`` on x86-64; ``("neon",)`` on 64-bit ARM; else ``("base",)``.
+        Of ``"avx512"``, ``"avx2"`` and ``"base"`` on x86-64; of ``"sve"`` and ``"neon"`` on 64-bit ARM; of
+        ``"rvv"`` and ``"base"`` on 64-bit RISC-V; else ``("base",)``.
         The NumPy backend has the one level ``"numpy"``.
 
     Examples

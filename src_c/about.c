@@ -2,7 +2,7 @@
 #include "cnorm.h"
 
 #ifndef CN_VERSION
-#define CN_VERSION "0.1.0"
+#define CN_VERSION CNORM_VERSION
 #endif
 
 #ifndef CN_COMPILER

@@ -1,31 +1,61 @@
-/* Processor detection: CPUID for what the CPU has, XGETBV for what the operating system saves on a context switch. */
+/* Processor detection. On x86 CPUID tells what the CPU has and XGETBV what the operating system saves on a context
+ * switch; Linux on ARM and RISC-V tells both at once. */
 #include "cpu.h"
 
 #include <stdatomic.h>
 
-#if defined(__x86_64__) || defined(__i386__)
-#include <cpuid.h>
-#define CN_X86 1
+#if defined(__linux__) && (defined(__aarch64__) || defined(__riscv))
+#include <sys/auxv.h>
+#endif
 
-static unsigned long long saved_state(void)
-{
+#if defined(__x86_64__) || defined(__i386__) || defined(_M_X64)
+#define OSXSAVE (1u << 27) /* of leaf 1, ECX */
+#define AVX2 (1u << 5)     /* of leaf 7, EBX */
+#define AVX512F (1u << 16)
+#define AVX512DQ (1u << 17)
+#define AVX512BW (1u << 30)
+#define AVX512VL (1u << 31)
+
+typedef struct {
     unsigned a, b, c, d;
-    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE))
-        return 0;
+} cpuid_answer;
+
+/* Zeros for a leaf that there is not. */
+#if defined(_MSC_VER) && !defined(__clang__)
+#include <intrin.h>
+static cpuid_answer ask(unsigned leaf, unsigned subleaf)
+{
+    int most[4], r[4];
+    __cpuid(most, (int)(leaf & 0x80000000u));
+    if ((unsigned)most[0] < leaf)
+        return (cpuid_answer){0};
+    __cpuidex(r, (int)leaf, (int)subleaf);
+    return (cpuid_answer){(unsigned)r[0], (unsigned)r[1], (unsigned)r[2], (unsigned)r[3]};
+}
+static unsigned long long read_xcr0(void) { return _xgetbv(0); }
+#else
+#include <cpuid.h>
+static cpuid_answer ask(unsigned leaf, unsigned subleaf)
+{
+    cpuid_answer r = {0};
+    if (!__get_cpuid_count(leaf, subleaf, &r.a, &r.b, &r.c, &r.d))
+        return (cpuid_answer){0};
+    return r;
+}
+static unsigned long long read_xcr0(void)
+{
+    unsigned a, d;
     __asm__ volatile("xgetbv" : "=a"(a), "=d"(d) : "c"(0));
     return (unsigned long long)d << 32 | a;
 }
+#endif
 
-static unsigned leaf7_ebx(void)
-{
-    unsigned a, b = 0, c, d;
-    return __get_cpuid_count(7, 0, &a, &b, &c, &d) ? b : 0;
-}
+static unsigned long long saved_state(void) { return ask(1, 0).c & OSXSAVE ? read_xcr0() : 0; }
 
 bool cn_cpu_has_avx2(void)
 {
     const unsigned long long ymm = 0x6; /* XMM and upper YMM halves */
-    return (saved_state() & ymm) == ymm && (leaf7_ebx() & bit_AVX2);
+    return (saved_state() & ymm) == ymm && (ask(7, 0).b & AVX2);
 }
 
 /* Bytes of the largest cache that CPUID's leaf 4 lists (Intel), or leaf 0x8000001d (AMD); 0 if neither does. */
@@ -34,10 +64,12 @@ static size_t last_level_cache(void)
     static const unsigned leaves[] = {4, 0x8000001d};
     size_t largest = 0;
     for (int l = 0; l < 2 && largest == 0; l++) {
-        unsigned a, b, c, d;
-        for (unsigned i = 0; i < 8 && __get_cpuid_count(leaves[l], i, &a, &b, &c, &d) && (a & 31); i++) {
-            size_t ways = (b >> 22) + 1, parts = (b >> 12 & 0x3ff) + 1, line = (b & 0xfff) + 1;
-            size_t bytes = ways * parts * line * ((size_t)c + 1);
+        for (unsigned i = 0; i < 8; i++) {
+            cpuid_answer r = ask(leaves[l], i);
+            if (!(r.a & 31))
+                break;
+            size_t ways = (r.b >> 22) + 1, parts = (r.b >> 12 & 0x3ff) + 1, line = (r.b & 0xfff) + 1;
+            size_t bytes = ways * parts * line * ((size_t)r.c + 1);
             largest = bytes > largest ? bytes : largest;
         }
     }
@@ -47,13 +79,26 @@ static size_t last_level_cache(void)
 bool cn_cpu_has_avx512(void)
 {
     const unsigned long long zmm = 0xe6; /* and the masks, the upper ZMM halves, ZMM16-31 */
-    const unsigned need = bit_AVX512F | bit_AVX512DQ | bit_AVX512BW | bit_AVX512VL;
-    return (saved_state() & zmm) == zmm && (leaf7_ebx() & need) == need && cn_cpu_has_avx2();
+    const unsigned need = AVX512F | AVX512DQ | AVX512BW | AVX512VL;
+    return (saved_state() & zmm) == zmm && (ask(7, 0).b & need) == need && cn_cpu_has_avx2();
 }
 #else
 bool cn_cpu_has_avx2(void) { return false; }
 bool cn_cpu_has_avx512(void) { return false; }
 static size_t last_level_cache(void) { return 0; }
+#endif
+
+#if defined(__linux__) && defined(__aarch64__)
+bool cn_cpu_has_sve(void) { return (getauxval(AT_HWCAP) & HWCAP_SVE) != 0; }
+#else
+bool cn_cpu_has_sve(void) { return false; }
+#endif
+
+/* Linux names an extension by its letter, and by V means version 1.0. */
+#if defined(__linux__) && defined(__riscv)
+bool cn_cpu_has_rvv(void) { return (getauxval(AT_HWCAP) & 1ul << ('V' - 'A')) != 0; }
+#else
+bool cn_cpu_has_rvv(void) { return false; }
 #endif
 
 /* Half of the last-level cache, since the input passes through it too. At most 16 MiB: a virtual machine is told of a

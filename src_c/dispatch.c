@@ -17,6 +17,18 @@ typedef struct {
 
 static bool always(void) { return true; }
 
+/* A dtype that was left out (see the Makefile) has no tables, and no function that would ask for one. */
+#if defined(CN_WITHOUT_f32)
+#define TABLE_F32(level) NULL
+#else
+#define TABLE_F32(level) &cn_table_f32_##level
+#endif
+#if defined(CN_WITHOUT_f64)
+#define TABLE_F64(level) NULL
+#else
+#define TABLE_F64(level) &cn_table_f64_##level
+#endif
+
 #if defined(CN_HAVE_avx512)
 extern const struct cn_table_f32 cn_table_f32_avx512;
 extern const struct cn_table_f64 cn_table_f64_avx512;
@@ -24,6 +36,14 @@ extern const struct cn_table_f64 cn_table_f64_avx512;
 #if defined(CN_HAVE_avx2)
 extern const struct cn_table_f32 cn_table_f32_avx2;
 extern const struct cn_table_f64 cn_table_f64_avx2;
+#endif
+#if defined(CN_HAVE_sve)
+extern const struct cn_table_f32 cn_table_f32_sve;
+extern const struct cn_table_f64 cn_table_f64_sve;
+#endif
+#if defined(CN_HAVE_rvv)
+extern const struct cn_table_f32 cn_table_f32_rvv;
+extern const struct cn_table_f64 cn_table_f64_rvv;
 #endif
 #if defined(CN_HAVE_neon)
 extern const struct cn_table_f32 cn_table_f32_neon;
@@ -36,15 +56,21 @@ extern const struct cn_table_f64 cn_table_f64_base;
 /* Best first. The last one runs on every machine of the architecture. */
 static const level levels[] = {
 #if defined(CN_HAVE_avx512)
-    {"avx512", cn_cpu_has_avx512, &cn_table_f32_avx512, &cn_table_f64_avx512},
+    {"avx512", cn_cpu_has_avx512, TABLE_F32(avx512), TABLE_F64(avx512)},
 #endif
 #if defined(CN_HAVE_avx2)
-    {"avx2", cn_cpu_has_avx2, &cn_table_f32_avx2, &cn_table_f64_avx2},
+    {"avx2", cn_cpu_has_avx2, TABLE_F32(avx2), TABLE_F64(avx2)},
+#endif
+#if defined(CN_HAVE_sve)
+    {"sve", cn_cpu_has_sve, TABLE_F32(sve), TABLE_F64(sve)},
+#endif
+#if defined(CN_HAVE_rvv)
+    {"rvv", cn_cpu_has_rvv, TABLE_F32(rvv), TABLE_F64(rvv)},
 #endif
 #if defined(CN_HAVE_neon)
-    {"neon", always, &cn_table_f32_neon, &cn_table_f64_neon},
+    {"neon", always, TABLE_F32(neon), TABLE_F64(neon)},
 #else
-    {"base", always, &cn_table_f32_base, &cn_table_f64_base},
+    {"base", always, TABLE_F32(base), TABLE_F64(base)},
 #endif
 };
 #define LEVELS ((int)(sizeof levels / sizeof levels[0]))

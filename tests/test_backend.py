@@ -19,7 +19,7 @@ INSTALLED = importlib.util.find_spec("cnorm.native._cnorm") is not None
 #: What importing cnorm may add to importing NumPy.
 IMPORT_MILLISECONDS = 30.0
 
-LEVELS = {"avx512", "avx2", "base", "neon", "numpy"}
+LEVELS = {"avx512", "avx2", "base", "sve", "neon", "rvv", "numpy"}
 
 
 def test_python_is_always_there() -> None:

@@ -29,6 +29,10 @@
 #define REAL_MAX (sizeof(real) == 4 ? (acc)FLT_MAX : (acc)DBL_MAX)
 #define REAL_MIN (sizeof(real) == 4 ? (acc)FLT_MIN : (acc)DBL_MIN)
 
+#if defined(_MSC_VER) && !defined(__clang__)
+#pragma fp_contract(off) /* what -ffp-contract=off says elsewhere */
+#endif
+
 #if defined(__GNUC__)
 #define CN_NOINLINE __attribute__((noinline))
 #define CN_INLINE static inline __attribute__((always_inline))

@@ -16,6 +16,8 @@
 #include <stdio.h>
 #include <string.h>
 
+bool check_is_quick = false;
+
 static int failures = 0;
 
 static void expect(cnorm_status got, cnorm_status wanted, const char *what)
@@ -101,8 +103,10 @@ static void report(const char *pass, check_result f32, check_result f64)
     printf("hash, %s: f32 %016llx f64 %016llx\n", pass, (unsigned long long)f32.hash, (unsigned long long)f64.hash);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    setvbuf(stdout, NULL, _IOLBF, BUFSIZ); /* emulators take their time from line to line */
+    check_is_quick = argc > 1 && strcmp(argv[1], "quick") == 0;
     printf("cnorm %s, %s, levels:", cnorm_version(), cnorm_compiler());
     for (int i = 0; cnorm_isa_level(i); i++)
         printf(" %s", cnorm_isa_level(i));

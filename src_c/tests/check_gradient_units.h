@@ -1,4 +1,4 @@
-/* The error of a backward pass, against the same formula in long double.
+/* The error of a backward pass, against the same formula in a wider type.
  *
  * In units of u times the largest |dx| of the group, or the largest sum of the parameter's array. Where these cancel, to
  * less than half of what their terms would give by chance, the terms are the scale.
@@ -9,12 +9,12 @@
 #include "check_backward.h"
 
 typedef struct {
-    long double mean, correction, rstd, average, slope; /* hat = ((x - mean) - correction) * rstd */
-    long double largest_dx, largest_term;
+    wide mean, correction, rstd, average, slope; /* hat = ((x - mean) - correction) * rstd */
+    wide largest_dx, largest_term;
 } exact_group;
 
 typedef struct {
-    long double weight, bias, weight_squares, bias_squares;
+    wide weight, bias, weight_squares, bias_squares;
 } exact_parameter;
 
 typedef struct {
@@ -24,23 +24,22 @@ typedef struct {
     exact_parameter *parameters;
 } exact_gradient;
 
-static inline long double larger(long double a, long double b) { return a > b ? a : b; }
+static inline wide larger(wide a, wide b) { return a > b ? a : b; }
 
 /* hat and g = dy * weight of element i. */
-static inline void exact_terms(const exact_gradient *e, size_t i, size_t group, size_t c, long double *hat,
-                               long double *g)
+static inline void exact_terms(const exact_gradient *e, size_t i, size_t group, size_t c, wide *hat, wide *g)
 {
     const exact_group *k = &e->groups[group];
     const backward_call *call = e->call;
-    *hat = (((long double)call->x[i] - k->mean) - k->correction) * k->rstd;
-    long double offset = e->problem->op == RMS ? call->weight_offset : 0;
-    *g = call->dy[i] * (call->weight ? offset + (long double)call->weight[c] : 1);
+    *hat = (((wide)call->x[i] - k->mean) - k->correction) * k->rstd;
+    wide offset = e->problem->op == RMS ? call->weight_offset : 0;
+    *g = call->dy[i] * (call->weight ? offset + (wide)call->weight[c] : 1);
 }
 
-static inline long double exact_dx(const exact_gradient *e, size_t i, size_t group, size_t c)
+static inline wide exact_dx(const exact_gradient *e, size_t i, size_t group, size_t c)
 {
     const exact_group *k = &e->groups[group];
-    long double hat, g;
+    wide hat, g;
     exact_terms(e, i, group, c, &hat, &g);
     return k->rstd * (g - k->average - hat * k->slope);
 }
@@ -49,9 +48,9 @@ static inline long double exact_dx(const exact_gradient *e, size_t i, size_t gro
 static inline void exact_statistics(exact_gradient *e, const reference *r, size_t groups, double eps)
 {
     for (size_t k = 0; k < groups; k++) {
-        long double variance = r[k].count > 0 ? r[k].square / r[k].count + eps : 0;
+        wide variance = r[k].count > 0 ? r[k].square / r[k].count + eps : 0;
         e->groups[k] = (exact_group){.mean = r[k].mean, .correction = r[k].correction};
-        e->groups[k].rstd = variance > 0 ? 1 / sqrtl(variance) : 0;
+        e->groups[k].rstd = variance > 0 ? 1 / sqrt(variance) : 0;
         if (e->problem->op == INFERENCE)
             e->groups[k] = (exact_group){.mean = e->call->mean[k], .rstd = e->call->rstd[k]};
     }
@@ -62,25 +61,25 @@ static inline void exact_sums(exact_gradient *e, const reference *r, size_t n)
     const op op = e->problem->op;
     size_t k, c;
     for (size_t i = 0; i < n; i++) {
-        long double hat, g, dy = e->call->dy[i];
+        wide hat, g, dy = e->call->dy[i];
         locate(e->problem, i, &k, &c);
         exact_terms(e, i, k, c, &hat, &g);
         e->groups[k].average += op == RMS || op == INFERENCE ? 0 : g / r[k].count;
         e->groups[k].slope += op == INFERENCE ? 0 : g * hat / r[k].count;
-        e->groups[k].largest_term = larger(e->groups[k].largest_term, e->groups[k].rstd * fabsl(g));
+        e->groups[k].largest_term = larger(e->groups[k].largest_term, e->groups[k].rstd * fabs(g));
         exact_parameter *p = &e->parameters[c];
         p->weight += dy * hat, p->weight_squares += dy * hat * dy * hat;
         p->bias += dy, p->bias_squares += dy * dy;
     }
     for (size_t i = 0; i < n; i++) {
         locate(e->problem, i, &k, &c);
-        e->groups[k].largest_dx = larger(e->groups[k].largest_dx, fabsl(exact_dx(e, i, k, c)));
+        e->groups[k].largest_dx = larger(e->groups[k].largest_dx, fabs(exact_dx(e, i, k, c)));
     }
 }
 
-static inline double units(real value, long double exact, long double largest, long double by_chance)
+static inline double units(real value, wide exact, wide largest, wide by_chance)
 {
-    long double scale = largest < by_chance / 2 ? by_chance : largest, error = fabsl(value - exact);
+    wide scale = largest < by_chance / 2 ? by_chance : largest, error = fabs(value - exact);
     if (error == 0)
         return 0;
     return error > 0 ? (double)(error / (UNIT_ROUNDOFF * scale)) : INFINITY; /* a NaN is infinitely wrong */
@@ -103,15 +102,15 @@ static inline double parameter_units(const exact_gradient *e)
     double worst = 0;
     for (size_t c = 0; c < e->problem->channels; c++) {
         const exact_parameter *p = &e->parameters[c];
-        most.weight = larger(most.weight, fabsl(p->weight));
-        most.bias = larger(most.bias, fabsl(p->bias));
+        most.weight = larger(most.weight, fabs(p->weight));
+        most.bias = larger(most.bias, fabs(p->bias));
         most.weight_squares = larger(most.weight_squares, p->weight_squares);
         most.bias_squares = larger(most.bias_squares, p->bias_squares);
     }
     for (size_t c = 0; c < e->problem->channels; c++) {
         const exact_parameter *p = &e->parameters[c];
-        worst = fmax(worst, units(e->call->dweight[c], p->weight, most.weight, sqrtl(most.weight_squares)));
-        worst = fmax(worst, units(e->call->dbias[c], p->bias, most.bias, sqrtl(most.bias_squares)));
+        worst = fmax(worst, units(e->call->dweight[c], p->weight, most.weight, sqrt(most.weight_squares)));
+        worst = fmax(worst, units(e->call->dbias[c], p->bias, most.bias, sqrt(most.bias_squares)));
     }
     return worst;
 }
