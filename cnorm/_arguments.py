@@ -162,59 +162,57 @@ def _check_writeable(name: str, target: Array) -> None:
         end += stride * (n - 1)
 
 
-def output(out: object, x: Array, like: str = "x", **inputs: object) -> Array:
-    """Return the array to write to: `out`, or one like `x`, named `like`. It may be `x` itself."""
-    return _layouts.empty_like(x) if out is None else _destination(out, x, like, like, x, inputs)
-def output(out: object, x: Array, **inputs: object) -> Array:
-    """Return the array to write to: `out`, or a new one like `x`. It may be `x` itself."""
-    return output_like("x", out, x, **inputs)
-
-
-def output_like(name: str, out: object, value: Array, /, **inputs: object) -> Array:
-    """As `output`, for an argument of another name."""
-    return _layouts.empty_like(value) if out is None else _destination(out, value, name, value, inputs, name)
+def output(out: object, x: Array, name: str = "x", /, **inputs: object) -> Array:
+    """Return the array to write to: `out`, or a new one like the argument `name`. It may be that itself."""
+    return _layouts.empty_like(x) if out is None else _destination(out, x, name, x, name, inputs)
 
 
 def input_gradient(
-    out: object, needed: frozenset[str], dy: Array, x: Array, like: str = "x", **inputs: object
+    out: object,
+    needed: frozenset[str],
+    dy: Array,
+    x: Array,
+    name: str = "x",
+    incoming: str = "dy",
+    /,
+    **inputs: object,
 ) -> Array | None:
-    """Return the array for the gradient of `x`, if that is needed: as `output`, but it may be `dy` itself."""
-    if like not in needed:
-        if out is not None:
-            _refuse(ValueError, "out", f"None, as need has no '{like}'", "an array")
-        return None
+    """Return the array for the gradient of the argument `name`, if that is needed: `out` or a new one.
+
+    It may be the `incoming` gradient itself.
+    """
+    if name in needed:
+        return only_gradient(out, dy, x, name, incoming, **inputs)
+    if out is not None:
+        _refuse(ValueError, "out", f"None, as need has no '{name}'", "an array")
+    return None
+
+
+def only_gradient(
+    out: object, dy: Array, x: Array, name: str = "x", incoming: str = "dy", /, **inputs: object
+) -> Array:
+    """As `input_gradient`, of a function that has no other."""
     if out is None:
         return _layouts.empty_like(x)
-    return _destination(out, x, like, "dy", dy, {like: x, **inputs})
+    return _destination(out, x, name, dy, incoming, {name: x, **inputs})
 
 
 def _destination(
-    out: object, x: Array, like: str, name: str, replaced: Array, inputs: dict[str, object]
-    out: object, x: Array, name: str, replaced: Array, inputs: dict[str, object], like: str = "x"
+    out: object, x: Array, name: str, replaced: Array, replaced_name: str, inputs: dict[str, object]
 ) -> Array:
-    """Check an output given for the result that has the shape of `x` and may replace one of the inputs."""
-    if not isinstance(out, np.ndarray):
-        _refuse(TypeError, "out", "a NumPy array", type(out).__name__)
-    target = array("out", out)
-    if target.dtype != x.dtype:
-        _refuse(TypeError, "out", f"dtype {x.dtype}, that of {like}", target.dtype)
-    if target.shape != x.shape:
-        _refuse(ValueError, "out", f"shape {x.shape}, that of {like}", f"shape {target.shape}")
-    _check_writeable("out", target)
-    out: object, x: Array, name: str, replaced: Array, inputs: dict[str, object], like: str = "x"
-) -> Array:
-    """Check an output given for the result that has the shape of `x` and may replace one of the inputs."""
-    target = _writeable_like("out", out, x.shape, x.dtype, like)
+    """Check an output given for a result like the argument `name`, that may replace one of the inputs."""
+    target = _writeable_like("out", out, x.shape, x.dtype, name)
     same = (
         target.ctypes.data == replaced.ctypes.data
         and target.strides == replaced.strides
         and target.dtype == replaced.dtype
     )
+    own = f"{replaced_name} itself or memory of its own"
     if not same and _overlap(target, replaced):
-        _refuse(ValueError, "out", f"{name} itself or memory of its own", f"another view of {name}")
+        _refuse(ValueError, "out", own, f"another view of {replaced_name}")
     for other, value in inputs.items():
         if value is not None and _overlap(target, array(other, value)):
-            _refuse(ValueError, "out", f"{name} itself or memory of its own", f"memory of {other}")
+            _refuse(ValueError, "out", own, f"memory of {other}")
     return target
 
 
@@ -315,11 +313,8 @@ def names_of(need: Any, fields: tuple[str, ...]) -> frozenset[str]:
 
 
 def incoming(dy: object, x: Array, like: str = "x") -> Array:
-    """Return the gradient that comes in, which has the shape of `x`."""
-    result, _ = floating("dy", dy)
-    if result.shape != x.shape:
-        _refuse(ValueError, "dy", f"shape {x.shape}, that of {like}", f"shape {result.shape}")
-    return incoming_like("dy", dy, "x", x.shape)
+    """Return the gradient that comes in, which has the shape of the argument `like`."""
+    return incoming_like("dy", dy, like, x.shape)
 
 
 def incoming_like(name: str, value: object, like: str, shape: tuple[int, ...]) -> Array:
@@ -354,6 +349,20 @@ def several_values(count: int, what: str) -> None:
     """Refuse statistics of a single value, whose variance says nothing."""
     if count == 1:
         _refuse(ValueError, "x", f"more than one value per {what}", "one")
+
+
+def updated(name: str, value: object, shape: tuple[int, ...], dtype: DType, /, **inputs: object) -> Array:
+    """Check an array that the call changes in place; it may share no memory with the other `inputs`."""
+    if not isinstance(value, np.ndarray):
+        _refuse(TypeError, name, "a NumPy array, which is updated in place", type(value).__name__)
+    result = _parameter(name, value, shape)
+    if result.dtype != dtype:
+        _refuse(TypeError, name, f"dtype {dtype}, as it is updated in place", result.dtype)
+    _check_writeable(name, result)
+    for other, given in inputs.items():
+        if given is not None and _overlap(result, array(other, given)):
+            _refuse(ValueError, name, "memory of its own", f"memory of {other}")
+    return result
 
 
 def style_maps(style: object, axis: Any, batch: int, channels: int, needed: bool) -> tuple[Array, int]:
@@ -391,22 +400,3 @@ def samples_of_rows(x: Array) -> None:
     """Refuse arrays without a batch axis before their rows."""
     if x.ndim < 2:
         _refuse(ValueError, "x", "at least 2 axes, batch and the elements of a row", f"shape {x.shape}")
-def weight_output(out: object, weight: Array, name: str, replaced: Array, /, **inputs: object) -> Array:
-    """Return the array to write to, like `weight`: as `output`, but it may be the argument `name` itself."""
-    if out is None:
-        return _layouts.empty_like(weight)
-    return _destination(out, weight, name, replaced, inputs, like="weight")
-
-
-def updated(name: str, value: object, shape: tuple[int, ...], dtype: DType, /, **inputs: object) -> Array:
-    """Check an array that the call changes in place; it may share no memory with the other `inputs`."""
-    if not isinstance(value, np.ndarray):
-        _refuse(TypeError, name, "a NumPy array, which is updated in place", type(value).__name__)
-    result = _parameter(name, value, shape)
-    if result.dtype != dtype:
-        _refuse(TypeError, name, f"dtype {dtype}, as it is updated in place", result.dtype)
-    _check_writeable(name, result)
-    for other, given in inputs.items():
-        if given is not None and _overlap(result, array(other, given)):
-            _refuse(ValueError, name, "memory of its own", f"memory of {other}")
-    return result

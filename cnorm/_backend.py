@@ -241,6 +241,19 @@ class Kernels(Protocol):
         """`x` (batch, rows, cols); scale, shift (batch, cols); mean, rstd (batch * rows,)."""
 
     def ada_layer_norm_backward(
+        self,
+        dy: Array,
+        x: Array,
+        mean: Array,
+        rstd: Array,
+        scale: Array,
+        dx: Array | None,
+        dscale: Array | None,
+        dshift: Array | None,
+        /,
+    ) -> None:
+        """Gradients of `ada_layer_norm`; dscale, dshift (batch, cols)."""
+
     def spade(
         self,
         x: Array,
@@ -253,17 +266,6 @@ class Kernels(Protocol):
         y: Array,
         mean: Array | None,
         rstd: Array | None,
-    def sync_batch_norm_moments(self, x: Array, eps: float, channels_last: bool, moments: Array, /) -> None:
-        """Take moments (5, channels), float64: mean and M2 in two words each, of ``x / 2**k``, and k."""
-
-    def sync_batch_norm_merge(
-        self,
-        counts: Array,
-        moments: Array,
-        eps: float,
-        merged: Array,
-        mean: Array,
-        rstd: Array,
         running_mean: Array | None,
         running_var: Array | None,
         momentum: float,
@@ -284,6 +286,47 @@ class Kernels(Protocol):
         beta: Array,
         gamma_offset: float,
         eps: float,
+        channels_last: bool,
+        y: Array,
+        /,
+    ) -> None:
+        """Normalise by the running statistics, and scale and shift as `spade`."""
+
+    def spade_backward(
+        self,
+        dy: Array,
+        x: Array,
+        mean: Array,
+        rstd: Array,
+        gamma: Array,
+        gamma_offset: float,
+        num_groups: int,
+        training: bool,
+        channels_last: bool,
+        dx: Array | None,
+        dgamma: Array | None,
+        dbeta: Array | None,
+        /,
+    ) -> None:
+        """Gradients of `spade`, or without `training` `spade_inference`; dgamma, dbeta as `x`, not summed."""
+
+    def sync_batch_norm_moments(self, x: Array, eps: float, channels_last: bool, moments: Array, /) -> None:
+        """Take moments (5, channels), float64: mean and M2 in two words each, of ``x / 2**k``, and k."""
+
+    def sync_batch_norm_merge(
+        self,
+        counts: Array,
+        moments: Array,
+        eps: float,
+        merged: Array,
+        mean: Array,
+        rstd: Array,
+        running_mean: Array | None,
+        running_var: Array | None,
+        momentum: float,
+        unbiased: bool,
+        /,
+    ) -> None:
         """Merge moments (ranks, 5, channels) of counts (ranks,), not all 0, into `merged` (5, channels)."""
 
     def sync_batch_norm_apply(
@@ -292,6 +335,35 @@ class Kernels(Protocol):
         merged: Array,
         weight: Array | None,
         bias: Array | None,
+        channels_last: bool,
+        y: Array,
+        /,
+    ) -> None:
+        """Normalise by merged statistics."""
+
+    def sync_batch_norm_backward_sums(
+        self, dy: Array, x: Array, mean: Array, rstd: Array, channels_last: bool, sums: Array, /
+    ) -> None:
+        """Take the sums (8, channels), float64, that `sync_batch_norm_backward_apply` needs of all ranks."""
+
+    def sync_batch_norm_backward_apply(
+        self,
+        dy: Array,
+        x: Array,
+        mean: Array,
+        rstd: Array,
+        weight: Array | None,
+        own: Array,
+        counts: Array,
+        sums: Array,
+        channels_last: bool,
+        dx: Array | None,
+        dweight: Array | None,
+        dbias: Array | None,
+        /,
+    ) -> None:
+        """Gradients from this rank's `own` sums and from all (ranks, 8, channels); counts (ranks,)."""
+
     def whiten_covariance(
         self,
         x: Array,
@@ -322,55 +394,23 @@ class Kernels(Protocol):
         y: Array,
         /,
     ) -> None:
-        """Normalise by the running statistics, and scale and shift as `spade`."""
-
-    def spade_backward(
-        """Normalise by merged statistics."""
-
-    def sync_batch_norm_backward_sums(
-        self, dy: Array, x: Array, mean: Array, rstd: Array, channels_last: bool, sums: Array, /
-    ) -> None:
-        """Take the sums (8, channels), float64, that `sync_batch_norm_backward_apply` needs of all ranks."""
-
-    def sync_batch_norm_backward_apply(
-        self,
-        dy: Array,
-        x: Array,
-        mean: Array,
-        rstd: Array,
-        scale: Array,
-        dx: Array | None,
-        dscale: Array | None,
-        dshift: Array | None,
-        /,
-    ) -> None:
-        """Gradients of `ada_layer_norm`; dscale, dshift (batch, cols)."""
-        gamma: Array,
-        gamma_offset: float,
-        num_groups: int,
-        training: bool,
-        channels_last: bool,
-        dx: Array | None,
-        dgamma: Array | None,
-        dbeta: Array | None,
-        /,
-    ) -> None:
-        """Gradients of `spade`, or without `training` `spade_inference`; dgamma, dbeta as `x`, not summed."""
-        weight: Array | None,
-        own: Array,
-        counts: Array,
-        sums: Array,
-        channels_last: bool,
-        dx: Array | None,
-        dweight: Array | None,
-        dbias: Array | None,
-        /,
-    ) -> None:
-        """Gradients from this rank's `own` sums and from all (ranks, 8, channels); counts (ranks,)."""
         """``y = matrix (x - mean) + other_matrix (other - other_mean)`` at every position, by groups.
 
         Means (2, channels) in two words, matrices (groups, d, d), both in float64.
         """
+
+    def normalize(self, x: Array, p: float, eps: float, y: Array, norm: Array | None, /) -> None:
+        """``y = x / max(norm, eps)`` along the middle axis of three; norm (outer * inner,)."""
+
+    def normalize_backward(self, dy: Array, x: Array, p: float, eps: float, dx: Array, /) -> None:
+        """Gradient of `normalize`."""
+
+    def weight_norm(self, v: Array, g: Array, w: Array, /) -> None:
+        """``w = g * v / norm`` by channel of `v` (outer, channels, inner); `g` (channels,)."""
+
+    def weight_norm_backward(self, dw: Array, v: Array, g: Array, dv: Array, dg: Array, /) -> None:
+        """Gradients of `weight_norm`; dg (channels,)."""
+
     def spectral_norm(
         self, weight: Array, u: Array, v: Array, iterations: int, eps: float, w: Array, /
     ) -> float:
@@ -383,17 +423,6 @@ class Kernels(Protocol):
         self, dw: Array, weight: Array, u: Array, v: Array, sigma: float, dweight: Array, /
     ) -> None:
         """Gradient with `u` and `v` constant; `dweight` may be the memory of `dw`."""
-    def normalize(self, x: Array, p: float, eps: float, y: Array, norm: Array | None, /) -> None:
-        """``y = x / max(norm, eps)`` along the middle axis of three; norm (outer * inner,)."""
-
-    def normalize_backward(self, dy: Array, x: Array, p: float, eps: float, dx: Array, /) -> None:
-        """Gradient of `normalize`."""
-
-    def weight_norm(self, v: Array, g: Array, w: Array, /) -> None:
-        """``w = g * v / norm`` by channel of `v` (outer, channels, inner); `g` (channels,)."""
-
-    def weight_norm_backward(self, dw: Array, v: Array, g: Array, dv: Array, dg: Array, /) -> None:
-        """Gradients of `weight_norm`; dg (channels,)."""
 
 
 def _load() -> tuple[Any, str]:
@@ -457,11 +486,11 @@ fast_spade = _never if native is None else native.fast_spade
 fast_spade_backward = _never if native is None else native.fast_spade_backward
 fast_sync_batch_norm = _never if native is None else native.fast_sync_batch_norm
 fast_sync_batch_norm_backward = _never if native is None else native.fast_sync_batch_norm_backward
-fast_spectral_norm = _never if native is None else native.fast_spectral_norm
-fast_spectral_norm_backward = _never if native is None else native.fast_spectral_norm_backward
 fast_normalize = _never if native is None else native.fast_normalize
 fast_normalize_backward = _never if native is None else native.fast_normalize_backward
 fast_weight_norm = _never if native is None else native.fast_weight_norm
 fast_weight_norm_backward = _never if native is None else native.fast_weight_norm_backward
+fast_spectral_norm = _never if native is None else native.fast_spectral_norm
+fast_spectral_norm_backward = _never if native is None else native.fast_spectral_norm_backward
 
 empty = _empty if native is None else native.empty

@@ -85,13 +85,6 @@ class AdaINGradients(NamedTuple):
     ----------
     content, style : array or None
         Each of the shape, dtype and memory order of the argument.
-class NormalizeGradients(NamedTuple):
-    """Gradient of a loss with respect to the argument of `normalize`.
-
-    Attributes
-    ----------
-    x : array
-        Of the shape, dtype and memory order of `x`.
 
     Examples
     --------
@@ -112,6 +105,45 @@ class NormalizeGradients(NamedTuple):
 
 class AdaLayerNormGradients(NamedTuple):
     """Gradients of a loss with respect to the inputs of `ada_layer_norm`; None where not asked for.
+
+    Attributes
+    ----------
+    x : array or None
+        Of the shape, dtype and memory order of `x`.
+    scale, shift : array or None
+        Of the shape of `scale` and the dtype computed in: float64 for float64, else float32.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cnorm
+    >>> x = np.array([[[1, 2, 3], [6, 5, 1]]], np.float32)
+    >>> scale = shift = np.zeros((1, 3), np.float32)
+    >>> y, mean, rstd = cnorm.ada_layer_norm(x, scale, shift, return_stats=True)
+    >>> grads = cnorm.ada_layer_norm_backward(np.ones_like(y), x, mean, rstd, scale, need="shift")
+    >>> grads.shift
+    array([[2., 2., 2.]], dtype=float32)
+    >>> grads.x is None
+    True
+    """
+
+    x: Array | None
+    scale: Array | None
+    shift: Array | None
+
+
+class NormalizeGradients(NamedTuple):
+    """Gradient of a loss with respect to the argument of `normalize`.
+
+    Attributes
+    ----------
+    x : array
+        Of the shape, dtype and memory order of `x`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cnorm
     >>> grads = cnorm.normalize_backward(np.ones(2), np.array([3.0, 4.0]))
     >>> grads.x.round(3)
     array([ 0.032, -0.024])
@@ -153,8 +185,6 @@ class CosineNormGradients(NamedTuple):
     ----------
     x : array or None
         Of the shape, dtype and memory order of `x`.
-    scale, shift : array or None
-        Of the shape of `scale` and the dtype computed in: float64 for float64, else float32.
     weight : array or None
         Of the shape of `weight` and the dtype computed in: float64 for float64, else float32.
 
@@ -162,13 +192,6 @@ class CosineNormGradients(NamedTuple):
     --------
     >>> import numpy as np
     >>> import cnorm
-    >>> x = np.array([[[1, 2, 3], [6, 5, 1]]], np.float32)
-    >>> scale = shift = np.zeros((1, 3), np.float32)
-    >>> y, mean, rstd = cnorm.ada_layer_norm(x, scale, shift, return_stats=True)
-    >>> grads = cnorm.ada_layer_norm_backward(np.ones_like(y), x, mean, rstd, scale, need="shift")
-    >>> grads.shift
-    array([[2., 2., 2.]], dtype=float32)
-    >>> grads.x is None
     >>> x, weight = np.array([[3.0, 4.0]]), np.array([[2.0, 0.0]])
     >>> grads = cnorm.cosine_norm_backward(np.ones((1, 1)), x, weight, need="x")
     >>> grads.x.round(3)
@@ -178,6 +201,4 @@ class CosineNormGradients(NamedTuple):
     """
 
     x: Array | None
-    scale: Array | None
-    shift: Array | None
     weight: Array | None

@@ -177,6 +177,8 @@ def _run_adain(x: Array, w: Array, b: Array, eps: float, axis: int) -> Array:
 def _style_statistics(w: Array, b: Array, eps: float) -> tuple[Array, Array]:
     style = _style(w, b).astype(np.longdouble)
     return np.sqrt(style.var(axis=0) + np.longdouble(eps)), style.mean(axis=0)
+
+
 class Replay:
     """A communicator of ranks that run one after the other, twice: first to record what each one sends."""
 
@@ -217,6 +219,8 @@ def _run_two_ranks(x: Array, w: Array, b: Array, eps: float, axis: int) -> Array
         ),
     )
     return np.concatenate(ys)
+
+
 def _run_whiten(x: Array, w: Array, b: Array, eps: float, axis: int) -> Array:
     y = cnorm.whiten(x, eps=eps, groups=x.shape[axis], axis=axis)
     return y * along(w, x, axis) + along(b, x, axis)

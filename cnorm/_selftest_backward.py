@@ -114,6 +114,8 @@ def _spade(norm: str) -> Callable[[Array, Array, Array, float, int], cnorm.Gradi
         return cnorm.Gradients(dx, *(g.sum(by_channel, np.longdouble) for g in others if g is not None))
 
     return run
+
+
 def _sync_batch_norm(dy: Array, x: Array, w: Array, eps: float, axis: int) -> cnorm.Gradients:
     """Of two ranks: dx of their samples, and the sums of what is each one's share."""
     statistics = cnorm.batch_norm(x, training=True, eps=eps, axis=axis, return_stats=True)[1:]

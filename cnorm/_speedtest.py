@@ -70,6 +70,8 @@ def _adain(x: Array, w: Array, b: Array) -> Array:
     """Its own style: what that costs does not depend on the values."""
     y: Array = _standardise(x, (2, 3)) * np.sqrt(x.var((2, 3), keepdims=True) + EPS)
     return y + x.mean((2, 3), keepdims=True)
+
+
 def _whiten(x: Array, w: Array, b: Array) -> Array:
     columns = np.moveaxis(x, 1, 0).reshape(GROUPS, x.shape[1] // GROUPS, -1)
     d = columns - columns.mean(2, keepdims=True)

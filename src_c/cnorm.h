@@ -30,9 +30,9 @@
 #define CNORM_H
 
 #include <stddef.h>
-#include <stdint.h>
 
 #define CNORM_VERSION "0.1.0" /* of this header; cnorm_version() tells the library's */
+#include <stdint.h>
 
 #if defined(__GNUC__)
 #define CNORM_API __attribute__((visibility("default")))
@@ -406,6 +406,7 @@ CNORM_API cnorm_status cnorm_spade_backward_f64(double *dx, double *dgamma, doub
                                                 size_t channels, size_t spatial, size_t groups, double gamma_offset,
                                                 int training, cnorm_layout layout, void *workspace,
                                                 size_t workspace_size);
+
 /* Batch norm in training with statistics over the values of several processes (ranks), in three passes:
  *
  *     moments   of each channel of this rank's x; a rank may have none (batch 0): counts its values a channel, batch * spatial
@@ -474,6 +475,7 @@ CNORM_API cnorm_status cnorm_sync_batch_norm_backward_apply_f64(
     double *dx, double *dweight, double *dbias, const double *dy, const double *x, const double *mean,
     const double *rstd, const double *weight, const double *own, const double *counts, const double *all, size_t ranks,
     size_t batch, size_t channels, size_t spatial, cnorm_layout layout, void *workspace, size_t workspace_size);
+
 /* Whitening, statistics: for channel c, mean[c] + mean[channels + c] is its mean, peak[c] at least its largest distance
  * from it; covariance (groups, d, d), d = channels / groups, is the average of (x_i - mean_i) * (x_j - mean_j) over batch
  * and space. With `other`, of the shape of x, it is that of x_i and other_j; mean and peak have the words of x, then of
@@ -506,42 +508,7 @@ CNORM_API cnorm_status cnorm_whiten_apply_f64(double *y, const double *x, const 
                                               const double *other, const double *other_mean, const double *other_matrix,
                                               size_t batch, size_t channels, size_t spatial, size_t groups,
                                               cnorm_layout layout, void *workspace, size_t workspace_size);
-/* Fixed point, for processors without floating point: int8 data, integer arithmetic alone (fixed/). Quantised as
- * TensorFlow Lite quantises int8: real = scale * (q - zero_point), a scale and a zero point for a whole tensor; the int16
- * weights and int32 biases have the zero point 0.
- *
- *     layer norm   xhat = (x - mean) / sqrt(var + eps)          RMS norm   xhat = x / sqrt(mean(x^2) + eps)
- *     y = xhat * weight + bias, rounded to the nearest step and clamped to -128 .. 127
- *
- * A result is at most one step from the correctly rounded one, whatever the input: the two can differ only where the
- * exact result is all but halfway between two steps. A row without variance gives its bias. */
-#define CNORM_S8_COLS_MAX 8388608    /* 2^23 elements of a row */
-#define CNORM_S8_EPS_EXPONENT 96     /* -96 .. 96 */
-#define CNORM_S8_SHIFT_MIN (-40)     /* of either shift */
-#define CNORM_S8_WEIGHT_SHIFT_MAX 8  /* weight_scale < 256 output_scale */
-#define CNORM_S8_BIAS_SHIFT_MAX (-5) /* bias_scale < output_scale / 32 */
 
-/* What the scales come to, for rows of one length: computed once, on the host or at start-up, and const from then on. */
-typedef struct {
-    uint32_t cols;
-    int32_t input_zero_point, output_zero_point; /* -128 .. 127 */
-    uint32_t eps_multiplier;                     /* eps * (cols / input_scale)^2 = multiplier * 2^exponent, */
-    int32_t eps_exponent;                        /* 2^31 <= multiplier < 2^32, or 0 */
-    int32_t weight_multiplier, weight_shift;     /* weight_scale / output_scale = multiplier * 2^(shift - 31), */
-    int32_t bias_multiplier, bias_shift;         /* likewise; 2^30 <= multiplier < 2^31, or both 0 */
-} cnorm_norm_s8;
-
-/* The one function here that uses floating point, in an object of its own. Without weights, weight_scale is 1. */
-CNORM_API cnorm_status cnorm_norm_s8_setup(cnorm_norm_s8 *norm, size_t cols, double eps, double input_scale,
-                                           int input_zero_point, double weight_scale, double bias_scale,
-                                           double output_scale, int output_zero_point);
-
-/* x, y (rows, norm->cols); weight, bias (norm->cols) or NULL, which are weights of 1 and biases of 0. y may be x.
- * No workspace. A norm out of the ranges above is CNORM_ERROR_VALUE. Layer norm needs no input_zero_point. */
-CNORM_API cnorm_status cnorm_layer_norm_s8(int8_t *y, const int8_t *x, const int16_t *weight, const int32_t *bias,
-                                           size_t rows, const cnorm_norm_s8 *norm);
-CNORM_API cnorm_status cnorm_rms_norm_s8(int8_t *y, const int8_t *x, const int16_t *weight, const int32_t *bias,
-                                         size_t rows, const cnorm_norm_s8 *norm);
 /* y = x / n, n = max((sum |x|^p)^(1/p), eps) along the middle axis of x, y (outer, length, inner); p > 0, INFINITY for the
  * largest magnitude. norm (outer, inner) or NULL takes the norms themselves. A vector of zeros gives zeros.
  * Backward: dx = (dy - direction * sum(dy * x) / n) / n, where direction is the gradient of the norm, and 0 where the norm
@@ -578,6 +545,43 @@ CNORM_API cnorm_status cnorm_weight_norm_backward_f32(float *dv, float *dg, cons
 CNORM_API cnorm_status cnorm_weight_norm_backward_f64(double *dv, double *dg, const double *dw, const double *v,
                                                       const double *g, size_t outer, size_t channels, size_t inner,
                                                       void *workspace, size_t workspace_size);
+
+/* Fixed point, for processors without floating point: int8 data, integer arithmetic alone (fixed/). Quantised as
+ * TensorFlow Lite quantises int8: real = scale * (q - zero_point), a scale and a zero point for a whole tensor; the int16
+ * weights and int32 biases have the zero point 0.
+ *
+ *     layer norm   xhat = (x - mean) / sqrt(var + eps)          RMS norm   xhat = x / sqrt(mean(x^2) + eps)
+ *     y = xhat * weight + bias, rounded to the nearest step and clamped to -128 .. 127
+ *
+ * A result is at most one step from the correctly rounded one, whatever the input: the two can differ only where the
+ * exact result is all but halfway between two steps. A row without variance gives its bias. */
+#define CNORM_S8_COLS_MAX 8388608    /* 2^23 elements of a row */
+#define CNORM_S8_EPS_EXPONENT 96     /* -96 .. 96 */
+#define CNORM_S8_SHIFT_MIN (-40)     /* of either shift */
+#define CNORM_S8_WEIGHT_SHIFT_MAX 8  /* weight_scale < 256 output_scale */
+#define CNORM_S8_BIAS_SHIFT_MAX (-5) /* bias_scale < output_scale / 32 */
+
+/* What the scales come to, for rows of one length: computed once, on the host or at start-up, and const from then on. */
+typedef struct {
+    uint32_t cols;
+    int32_t input_zero_point, output_zero_point; /* -128 .. 127 */
+    uint32_t eps_multiplier;                     /* eps * (cols / input_scale)^2 = multiplier * 2^exponent, */
+    int32_t eps_exponent;                        /* 2^31 <= multiplier < 2^32, or 0 */
+    int32_t weight_multiplier, weight_shift;     /* weight_scale / output_scale = multiplier * 2^(shift - 31), */
+    int32_t bias_multiplier, bias_shift;         /* likewise; 2^30 <= multiplier < 2^31, or both 0 */
+} cnorm_norm_s8;
+
+/* The one function here that uses floating point, in an object of its own. Without weights, weight_scale is 1. */
+CNORM_API cnorm_status cnorm_norm_s8_setup(cnorm_norm_s8 *norm, size_t cols, double eps, double input_scale,
+                                           int input_zero_point, double weight_scale, double bias_scale,
+                                           double output_scale, int output_zero_point);
+
+/* x, y (rows, norm->cols); weight, bias (norm->cols) or NULL, which are weights of 1 and biases of 0. y may be x.
+ * No workspace. A norm out of the ranges above is CNORM_ERROR_VALUE. Layer norm needs no input_zero_point. */
+CNORM_API cnorm_status cnorm_layer_norm_s8(int8_t *y, const int8_t *x, const int16_t *weight, const int32_t *bias,
+                                           size_t rows, const cnorm_norm_s8 *norm);
+CNORM_API cnorm_status cnorm_rms_norm_s8(int8_t *y, const int8_t *x, const int16_t *weight, const int32_t *bias,
+                                         size_t rows, const cnorm_norm_s8 *norm);
 
 #ifdef __cplusplus
 }

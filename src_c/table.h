@@ -118,14 +118,6 @@ typedef struct CN_TABLE {
     void (*whiten_apply)(real *y, const real *x, const double *mean, const double *matrix, const real *other,
                          const double *other_mean, const double *other_matrix, size_t batch, size_t channels,
                          size_t spatial, size_t groups, bool last, cn_work work, void *workspace);
-    size_t (*spectral_norm_workspace)(size_t outer, size_t rows, size_t inner);
-    void (*spectral_norm_forward)(real *w, double *sigma, real *u, real *v, const real *weight, size_t outer,
-                                  size_t rows, size_t inner, size_t iterations, double eps, cn_work work,
-                                  void *workspace);
-    size_t (*spectral_norm_backward_workspace)(size_t outer, size_t rows, size_t inner);
-    void (*spectral_norm_backward)(real *dweight, const real *dw, const real *weight, const real *u, const real *v,
-                                   double sigma, size_t outer, size_t rows, size_t inner, cn_work work,
-                                   void *workspace);
     size_t (*normalize_workspace)(size_t outer, size_t length, size_t inner);
     void (*normalize_forward)(real *y, real *norm, const real *x, size_t outer, size_t length, size_t inner, double p,
                               double eps, cn_work work, void *workspace);
@@ -136,6 +128,14 @@ typedef struct CN_TABLE {
                                 cn_work work, void *workspace);
     void (*weight_norm_backward)(real *dv, real *dg, const real *dw, const real *v, const real *g, size_t outer,
                                  size_t channels, size_t inner, cn_work work, void *workspace);
+    size_t (*spectral_norm_workspace)(size_t outer, size_t rows, size_t inner);
+    void (*spectral_norm_forward)(real *w, double *sigma, real *u, real *v, const real *weight, size_t outer,
+                                  size_t rows, size_t inner, size_t iterations, double eps, cn_work work,
+                                  void *workspace);
+    size_t (*spectral_norm_backward_workspace)(size_t outer, size_t rows, size_t inner);
+    void (*spectral_norm_backward)(real *dweight, const real *dw, const real *weight, const real *u, const real *v,
+                                   double sigma, size_t outer, size_t rows, size_t inner, cn_work work,
+                                   void *workspace);
 } CN_TABLE;
 
 /* The table of the level in use. */

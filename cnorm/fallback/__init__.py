@@ -18,6 +18,8 @@ from cnorm.fallback.rms_norm import rms_norm
 from cnorm.fallback.rms_norm_backward import rms_norm_backward
 from cnorm.fallback.spade import spade, spade_inference
 from cnorm.fallback.spade_backward import spade_backward
+from cnorm.fallback.spectral_norm import spectral_norm
+from cnorm.fallback.spectral_norm_backward import spectral_norm_backward
 from cnorm.fallback.sync_batch_norm import (
     sync_batch_norm_apply,
     sync_batch_norm_merge,
@@ -27,11 +29,9 @@ from cnorm.fallback.sync_batch_norm_backward import (
     sync_batch_norm_backward_apply,
     sync_batch_norm_backward_sums,
 )
-from cnorm.fallback.whiten import whiten_apply, whiten_covariance
-from cnorm.fallback.spectral_norm import spectral_norm
-from cnorm.fallback.spectral_norm_backward import spectral_norm_backward
 from cnorm.fallback.weight_norm import weight_norm
 from cnorm.fallback.weight_norm_backward import weight_norm_backward
+from cnorm.fallback.whiten import whiten_apply, whiten_covariance
 
 __all__ = [
     "ada_layer_norm",
@@ -54,15 +54,15 @@ __all__ = [
     "spade",
     "spade_backward",
     "spade_inference",
+    "spectral_norm",
+    "spectral_norm_backward",
     "sync_batch_norm_apply",
     "sync_batch_norm_backward_apply",
     "sync_batch_norm_backward_sums",
     "sync_batch_norm_merge",
     "sync_batch_norm_moments",
-    "whiten_apply",
-    "whiten_covariance",
-    "spectral_norm",
-    "spectral_norm_backward",
     "weight_norm",
     "weight_norm_backward",
+    "whiten_apply",
+    "whiten_covariance",
 ]

@@ -8,14 +8,14 @@ from cnorm.layers.instance_norm import InstanceNorm1d, InstanceNorm2d, InstanceN
 from cnorm.layers.layer_norm import LayerNorm
 from cnorm.layers.rms_norm import RMSNorm
 from cnorm.layers.spade import SPADE
-from cnorm.layers.sync_batch_norm import SyncBatchNorm
-from cnorm.layers.whitening import Whitening
 from cnorm.layers.spectral_norm import SpectralNorm
+from cnorm.layers.sync_batch_norm import SyncBatchNorm
 from cnorm.layers.weight_norm import WeightNorm
+from cnorm.layers.whitening import Whitening
 
 __all__ = [
-    "AdaIN",
     "SPADE",
+    "AdaIN",
     "BatchNorm1d",
     "BatchNorm2d",
     "BatchNorm3d",
@@ -26,8 +26,8 @@ __all__ = [
     "InstanceNorm3d",
     "LayerNorm",
     "RMSNorm",
-    "SyncBatchNorm",
-    "Whitening",
     "SpectralNorm",
+    "SyncBatchNorm",
     "WeightNorm",
+    "Whitening",
 ]

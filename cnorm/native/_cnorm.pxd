@@ -81,6 +81,7 @@ cdef int ada_layer_norm_backward_view(
     const floating[:, :, ::1] dy, const floating[:, :, ::1] x, const floating[::1] mean, const floating[::1] rstd,
     const floating[:, ::1] scale, floating[:, :, ::1] dx, floating[:, ::1] dscale,
     floating[:, ::1] dshift) noexcept nogil
+
 # Batch norm over several processes, pass by pass (cnorm.h says what the numbers are): moments and merged (5, channels),
 # counts (ranks,), every (ranks, 5, channels) the moments of all ranks; mean, rstd (channels,)
 cdef int sync_batch_norm_moments_view(
@@ -104,14 +105,7 @@ cdef int sync_batch_norm_backward_apply_view(
     const floating[:, :, ::1] dy, const floating[:, :, ::1] x, const floating[::1] mean, const floating[::1] rstd,
     const floating[::1] weight, const double[:, ::1] own, const double[::1] counts, const double[:, :, ::1] every,
     bint channels_last, floating[:, :, ::1] dx, floating[::1] dweight, floating[::1] dbias) noexcept nogil
-# Weights (outer, rows, inner), u (rows,), v (outer * inner,), which are updated unless iterations is 0.
-cdef int spectral_norm_view(
-    const floating[:, :, ::1] weight, floating[::1] u, floating[::1] v, size_t iterations, double eps,
-    floating[:, :, ::1] w, double *sigma) noexcept nogil
 
-cdef int spectral_norm_backward_view(
-    const floating[:, :, ::1] dw, const floating[:, :, ::1] weight, const floating[::1] u, const floating[::1] v,
-    double sigma, floating[:, :, ::1] dweight) noexcept nogil
 # Vectors along the middle axis of x, y, dy, dx (outer, length, inner); norm (outer * inner,) or None
 cdef int normalize_view(
     const floating[:, :, ::1] x, double p, double eps, floating[:, :, ::1] y, floating[::1] norm) noexcept nogil
@@ -127,3 +121,12 @@ cdef int weight_norm_view(
 cdef int weight_norm_backward_view(
     const floating[:, :, ::1] dw, const floating[:, :, ::1] v, const floating[::1] g, floating[:, :, ::1] dv,
     floating[::1] dg) noexcept nogil
+
+# Weights (outer, rows, inner), u (rows,), v (outer * inner,), which are updated unless iterations is 0.
+cdef int spectral_norm_view(
+    const floating[:, :, ::1] weight, floating[::1] u, floating[::1] v, size_t iterations, double eps,
+    floating[:, :, ::1] w, double *sigma) noexcept nogil
+
+cdef int spectral_norm_backward_view(
+    const floating[:, :, ::1] dw, const floating[:, :, ::1] weight, const floating[::1] u, const floating[::1] v,
+    double sigma, floating[:, :, ::1] dweight) noexcept nogil

@@ -216,6 +216,7 @@ cdef extern from "cnorm.h" nogil:
         double *dx, double *dscale, double *dshift, const double *dy, const double *x, const double *mean,
         const double *rstd, const double *scale, size_t batch, size_t rows, size_t cols, void *workspace,
         size_t workspace_size)
+
     size_t cnorm_spade_forward_workspace_f32(
         size_t batch, size_t channels, size_t spatial, size_t groups, cnorm_layout layout)
     size_t cnorm_spade_forward_workspace_f64(
@@ -254,6 +255,7 @@ cdef extern from "cnorm.h" nogil:
         const double *rstd, const double *gamma, cnorm_strides gamma_strides, size_t batch, size_t channels,
         size_t spatial, size_t groups, double gamma_offset, int training, cnorm_layout layout, void
         *workspace, size_t workspace_size)
+
     size_t cnorm_sync_batch_norm_moments_workspace_f32(
         size_t batch, size_t channels, size_t spatial, cnorm_layout layout)
     cnorm_status cnorm_sync_batch_norm_moments_f32(
@@ -305,6 +307,7 @@ cdef extern from "cnorm.h" nogil:
         const double *rstd, const double *weight, const double *own, const double *counts, const double *all,
         size_t ranks, size_t batch, size_t channels, size_t spatial, cnorm_layout layout, void *workspace,
         size_t workspace_size)
+
     size_t cnorm_whiten_covariance_workspace_f32(
         size_t batch, size_t channels, size_t spatial, size_t groups, int two, cnorm_layout layout)
     size_t cnorm_whiten_covariance_workspace_f64(
@@ -329,6 +332,7 @@ cdef extern from "cnorm.h" nogil:
         const double *other_mean, const double *other_matrix, size_t batch, size_t channels, size_t spatial,
         size_t groups, cnorm_layout layout,
         void *workspace, size_t workspace_size)
+
     size_t cnorm_normalize_workspace_f32(size_t outer, size_t length, size_t inner)
     cnorm_status cnorm_normalize_forward_f32(
         float *y, float *norm, const float *x, size_t outer, size_t length, size_t inner, double p, double eps,

@@ -99,8 +99,8 @@ def spade_inference(cnp.ndarray x, cnp.ndarray running_mean, cnp.ndarray running
     raise_status(status)
 
 
-cdef bint take_modulation(object a, cnp.ndarray x, object axis, channel_shape s, void **data,
-                          cnorm_strides *strides) noexcept:
+cdef bint take_spade_modulation(object a, cnp.ndarray x, object axis, channel_shape s, void **data,
+                                cnorm_strides *strides) noexcept:
     """A plain array of the type of x that broadcasts against it, along all spatial axes or none of them. Where there is
     one value for many elements, other kernels are asked (_modulation.per_channel)."""
     cdef int ndim = cnp.PyArray_NDIM(x), lead, i
@@ -170,8 +170,8 @@ def fast_spade(x, gamma, beta, eps, norm, gamma_offset, axis, num_groups, runnin
     cdef void *rm_data
     cdef void *rv_data
     if (type_number < 0 or not take_channels(<cnp.ndarray>x, axis, &s) or s.batch * s.channels * s.spatial == 0
-            or not take_modulation(gamma, <cnp.ndarray>x, axis, s, &m.gamma, &m.gamma_strides)
-            or not take_modulation(beta, <cnp.ndarray>x, axis, s, &m.beta, &m.beta_strides)
+            or not take_spade_modulation(gamma, <cnp.ndarray>x, axis, s, &m.gamma, &m.gamma_strides)
+            or not take_spade_modulation(beta, <cnp.ndarray>x, axis, s, &m.beta, &m.beta_strides)
             or not take_number(eps, &eps_value) or not take_number(gamma_offset, &offset)
             or not take_number(momentum, &momentum_value)
             or not take_running_pair(running_mean, running_var, <cnp.ndarray>x, s.channels, &rm_data, &rv_data)):

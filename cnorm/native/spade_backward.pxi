@@ -71,7 +71,7 @@ def fast_spade_backward(
     cdef cnp.npy_intp[64] sizes
     if (type_number < 0 or not take_channels(<cnp.ndarray>x, axis, &c.shape)
             or c.shape.batch * c.shape.channels * c.shape.spatial == 0 or not take_dy(dy, <cnp.ndarray>x, &c.data)
-            or not take_modulation(gamma, <cnp.ndarray>x, axis, c.shape, &c.data.weight, &strides)
+            or not take_spade_modulation(gamma, <cnp.ndarray>x, axis, c.shape, &c.data.weight, &strides)
             or not cnp.PyArray_SAMESHAPE(<cnp.ndarray>gamma, <cnp.ndarray>x) or beta_shape is not None
             or not take_spade_need(need, out, &c.wanted) or not take_number(gamma_offset, &offset)
             or (training is not True and training is not False)):

@@ -1,7 +1,7 @@
 # Spectral norm.
 
 # A plain weight, seen as (outer, rows, inner), and its vectors.
-cdef struct weight_call:
+cdef struct spectral_call:
     size_t outer
     size_t rows
     size_t inner
@@ -9,7 +9,7 @@ cdef struct weight_call:
     void *v
 
 
-cdef bint take_weight(object weight, object u, object v, object dim, weight_call *c) noexcept:
+cdef bint take_spectral_weight(object weight, object u, object v, object dim, spectral_call *c) noexcept:
     cdef int type_number = plain_type(weight), i, axis
     if type_number < 0 or type(dim) is not int or u is None or v is None:
         return False
@@ -69,10 +69,10 @@ def spectral_norm(
 
 def fast_spectral_norm(weight, u, v, n_power_iterations, dim, eps, training, out):
     """Do a plainly valid call of cnorm.spectral_norm, or return None."""
-    cdef weight_call c
+    cdef spectral_call c
     cdef double eps_value, sigma = 0
     cdef size_t iterations = 0
-    if not take_weight(weight, u, v, dim, &c) or not take_number(eps, &eps_value):
+    if not take_spectral_weight(weight, u, v, dim, &c) or not take_number(eps, &eps_value):
         return None
     if type(n_power_iterations) is not int or not 1 <= n_power_iterations <= 1 << 30:
         return None

@@ -40,9 +40,9 @@ def spectral_norm_backward(
 
 def fast_spectral_norm_backward(dw, weight, u, v, sigma, dim, out):
     """Do a plainly valid call of cnorm.spectral_norm_backward, or return None."""
-    cdef weight_call c
+    cdef spectral_call c
     cdef double divisor
-    if not take_weight(weight, u, v, dim, &c) or not take_number(sigma, &divisor):
+    if not take_spectral_weight(weight, u, v, dim, &c) or not take_number(sigma, &divisor):
         return None
     if (not is_plain(dw, cnp.PyArray_TYPE(<cnp.ndarray>weight))
             or not cnp.PyArray_SAMESHAPE(<cnp.ndarray>dw, <cnp.ndarray>weight)):

@@ -84,8 +84,7 @@ def normalize_backward(
     order = _arguments.order(p)
     at = _arguments.axis_of("x", x, "axis", axis)
     eps = _arguments.epsilon(eps)
-    dx = _arguments.input_gradient(out, frozenset(("x",)), dy, x)
-    assert dx is not None
+    dx = _arguments.only_gradient(out, dy, x)
 
     def kernel(dyt: Array, xt: Array, dxt: Array) -> None:
         _backend.active.normalize_backward(dyt, xt, order, eps, dxt)

@@ -125,7 +125,7 @@ def spectral_norm(
         left, right = (
             _arguments.statistic(name, value, lengths[name], dtype) for name, value in (("u", u), ("v", v))
         )
-    y = _arguments.weight_output(out, weight, "weight", weight, u=u, v=v)
+    y = _arguments.output(out, weight, "weight", u=u, v=v)
 
     shape = (math.prod(weight.shape[:axis]), weight.shape[axis], math.prod(weight.shape[axis + 1 :]))
     target = y if _layouts.is_ready(y, dtype) else np.empty(weight.shape, dtype)

@@ -94,7 +94,7 @@ def spectral_norm_backward(
     left = _arguments.statistic("u", u, (weight.shape[axis],), dtype)
     right = _arguments.statistic("v", v, (cols,), dtype)
     divisor = _number(sigma)
-    y = _arguments.weight_output(out, weight, "dw", dw, weight=weight, u=u, v=v)
+    y = _arguments.only_gradient(out, dw, weight, "weight", "dw", u=u, v=v)
 
     shape = (math.prod(weight.shape[:axis]), weight.shape[axis], math.prod(weight.shape[axis + 1 :]))
     target = y if _layouts.is_ready(y, dtype) else np.empty(weight.shape, dtype)

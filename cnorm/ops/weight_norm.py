@@ -93,7 +93,7 @@ def weight_norm(v: ArrayLike, g: ArrayLike, dim: int | None = 0, *, out: Array |
     v, dtype = _arguments.floating("v", v)
     shape, g_shape = channel_shape(v, dim)
     norms = magnitudes(g, v, g_shape, dtype)
-    w = _arguments.output_like("v", out, v, g=g)
+    w = _arguments.output(out, v, "v", g=g)
     if v.size:
         ready = _layouts.is_ready(w, dtype)
         target = w if ready else np.empty(v.shape, dtype)

@@ -101,8 +101,7 @@ def whiten_backward(
     dy = _arguments.incoming(dy, x)
     axis = _arguments.channel_axis(x, axis, first=0)
     _check_factors(factors, x.shape[axis])
-    dx = _arguments.input_gradient(out, frozenset(("x",)), dy, x)
-    assert dx is not None
+    dx = _arguments.only_gradient(out, dy, x)
     if x.size:
         form = _layouts.channel_form(x, axis, pooled=True)
         terms = (_training_terms if factors.training else _frozen_terms)(dy, x, factors, form, dtype)

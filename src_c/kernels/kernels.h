@@ -83,6 +83,7 @@ size_t CN(ada_layer_norm_backward_workspace)(size_t batch, size_t rows, size_t c
 void CN(ada_layer_norm_backward)(real *dx, real *dscale, real *dshift, const real *dy, const real *x, const real *mean,
                                  const real *rstd, const real *scale, size_t batch, size_t rows, size_t cols,
                                  cn_work work, void *workspace);
+
 size_t CN(spade_workspace)(size_t batch, size_t channels, size_t spatial, size_t groups, bool last);
 void CN(spade_forward)(real *y, real *mean, real *rstd, real *running_mean, real *running_var, const real *x,
                        const real *gamma, cnorm_strides gamma_strides, const real *beta, cnorm_strides beta_strides,
@@ -103,6 +104,7 @@ void CN(spade_backward)(real *dx, real *dgamma, real *dbeta, const real *dy, con
 void CN(spade_inference_backward)(real *dx, real *dgamma, real *dbeta, const real *dy, const real *x, const real *mean,
                                   const real *rstd, const real *gamma, cnorm_strides strides, size_t batch,
                                   size_t channels, size_t spatial, double gamma_offset, bool last, cn_work work);
+
 size_t CN(sync_batch_norm_moments_workspace)(size_t batch, size_t channels, size_t spatial, bool last);
 void CN(sync_batch_norm_moments)(acc *out, const real *x, size_t batch, size_t channels, size_t spatial, double eps,
                                  bool last, cn_work work, void *workspace);
@@ -122,6 +124,7 @@ void CN(sync_batch_norm_backward_apply)(real *dx, real *dweight, real *dbias, co
                                         const real *mean, const real *rstd, const real *weight, const acc *own,
                                         const acc *counts, const acc *all, size_t ranks, size_t batch, size_t channels,
                                         size_t spatial, bool last, cn_work work, void *workspace);
+
 size_t CN(whiten_covariance_workspace)(size_t batch, size_t channels, size_t spatial, size_t groups, bool two,
                                        bool last);
 void CN(whiten_covariance)(double *mean, double *peak, double *covariance, const real *x, const real *other,
@@ -132,13 +135,7 @@ size_t CN(whiten_apply_workspace)(size_t batch, size_t channels, size_t spatial,
 void CN(whiten_apply)(real *y, const real *x, const double *mean, const double *matrix, const real *other,
                       const double *other_mean, const double *other_matrix, size_t batch, size_t channels,
                       size_t spatial, size_t groups, bool last, cn_work work, void *workspace);
-size_t CN(spectral_norm_workspace)(size_t outer, size_t rows, size_t inner);
-void CN(spectral_norm_forward)(real *w, double *sigma, real *u, real *v, const real *weight, size_t outer, size_t rows,
-                               size_t inner, size_t iterations, double eps, cn_work work, void *workspace);
 
-size_t CN(spectral_norm_backward_workspace)(size_t outer, size_t rows, size_t inner);
-void CN(spectral_norm_backward)(real *dweight, const real *dw, const real *weight, const real *u, const real *v,
-                                double sigma, size_t outer, size_t rows, size_t inner, cn_work work, void *workspace);
 size_t CN(normalize_workspace)(size_t outer, size_t length, size_t inner);
 void CN(normalize_forward)(real *y, real *norm, const real *x, size_t outer, size_t length, size_t inner, double p,
                            double eps, cn_work work, void *workspace);
@@ -150,5 +147,13 @@ void CN(weight_norm_forward)(real *w, const real *v, const real *g, size_t outer
                              cn_work work, void *workspace);
 void CN(weight_norm_backward)(real *dv, real *dg, const real *dw, const real *v, const real *g, size_t outer,
                               size_t channels, size_t inner, cn_work work, void *workspace);
+
+size_t CN(spectral_norm_workspace)(size_t outer, size_t rows, size_t inner);
+void CN(spectral_norm_forward)(real *w, double *sigma, real *u, real *v, const real *weight, size_t outer, size_t rows,
+                               size_t inner, size_t iterations, double eps, cn_work work, void *workspace);
+
+size_t CN(spectral_norm_backward_workspace)(size_t outer, size_t rows, size_t inner);
+void CN(spectral_norm_backward)(real *dweight, const real *dw, const real *weight, const real *u, const real *v,
+                                double sigma, size_t outer, size_t rows, size_t inner, cn_work work, void *workspace);
 
 #endif

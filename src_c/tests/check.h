@@ -22,8 +22,10 @@ check_result check_backward_f64(void);
 
 check_result check_adaptive_f32(void);
 check_result check_adaptive_f64(void);
+
 check_result check_spade_f32(void);
 check_result check_spade_f64(void);
+
 check_result check_whiten_f32(void);
 check_result check_whiten_f64(void);
 
@@ -32,10 +34,13 @@ int check_backward_errors_f64(void);
 
 check_result check_sync_batch_norm_f32(void);
 check_result check_sync_batch_norm_f64(void);
-check_result check_spectral_norm_f32(void);
-check_result check_spectral_norm_f64(void);
-int check_fixed(void); /* failures */
+
 check_result check_vectors_f32(void);
 check_result check_vectors_f64(void);
+
+check_result check_spectral_norm_f32(void);
+check_result check_spectral_norm_f64(void);
+
+int check_fixed(void); /* failures */
 
 #endif
