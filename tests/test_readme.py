@@ -14,7 +14,7 @@ README = Path(__file__).parents[1] / "README.md"
 def test_the_code_runs() -> None:
     text = README.read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 2
+    assert len(blocks) == 4
     namespace: dict[str, Any] = {}
     for block in blocks:
         exec(block, namespace)
