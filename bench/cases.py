@@ -1,4 +1,5 @@
-"""The benchmark's forward cases: shapes of real models, by op. The backward ones are in cases_backward.py.
+"""The benchmark's forward cases: shapes of real models, by op. The backward ones are in cases_backward.py,
+those of the ops that no peer has as one function in cases_others.py.
 
 Useful traffic counts every byte that has to move once: `passes` times the size of x (2 for a forward pass:
 read x, write y), whatever the implementation reads again.
@@ -13,6 +14,11 @@ import numpy as np
 from bench.machine import beyond_cache_bytes
 
 FORWARD, BACKWARD = DIRECTIONS = ("forward", "backward")
+OTHERS = "others"
+PARTS = (*DIRECTIONS, OTHERS)
+"""Of the benchmark: both directions of the norms that PyTorch has, and the other ops."""
+
+COMMON = ("batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm")
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,11 @@ class Case:
     def direction(self) -> str:
         """Forward or backward."""
         return BACKWARD if self.backward else FORWARD
+
+    @property
+    def part(self) -> str:
+        """Of the benchmark."""
+        return self.direction if self.op in COMMON else OTHERS
 
     @property
     def family(self) -> str:

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bench.cases import CASES, GROUP_NORM, INSTANCE_NORM, LAYER_NORM, RMS_NORM, Case, resnet50
+from bench.cases import GROUP_NORM, INSTANCE_NORM, LAYER_NORM, RMS_NORM, Case, resnet50
 from bench.machine import llc_bytes
 
 FITTING, NOT_FITTING = 3, 5  # passes
@@ -75,7 +75,6 @@ BACKWARD_CASES = [
     *backward([RESNET50_GROUP_NORM, *GROUP_NORM], LEFT_OUT["group_norm"]),
     *backward(INSTANCE_NORM, LEFT_OUT["instance_norm"]),
 ]
-ALL_CASES = [*CASES, *BACKWARD_CASES]
 
 
 def backward_cases_of(op: str) -> list[Case]:

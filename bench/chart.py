@@ -4,7 +4,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from bench.cases import BACKWARD, FORWARD
+from bench.cases import BACKWARD, FORWARD, OTHERS
 from bench.machine import optional
 from bench.peers import NUMPY, ONNXRUNTIME, PYTORCH
 from bench.tables import geometric_mean, mark, present, title
@@ -12,7 +12,12 @@ from bench.tables import geometric_mean, mark, present, title
 PEER_COLORS = {NUMPY: "#767676", PYTORCH: "#d55e00", ONNXRUNTIME: "#0072b2"}
 FAMILY_MARKERS = ("o", "s", "^", "v", "D", "P", "X")
 FAMILY_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
-ARRAYS = {FORWARD: ("x and y", 2), BACKWARD: ("x, dy and dx", 3)}  # that a call touches
+ARRAYS = {
+    FORWARD: ("x and y", 2),
+    BACKWARD: ("x, dy and dx", 3),
+    OTHERS: ("x and y", 2),
+}  # that a call touches
+TITLES = {FORWARD: "Forward", BACKWARD: "Backward", OTHERS: "Other norms"}
 RED = "#c00000"
 FOOTNOTE = {"x": 0.01, "ha": "left", "fontsize": 6, "color": RED}
 STYLE = {
@@ -26,8 +31,8 @@ STYLE = {
 }
 
 
-def draw(results: dict[str, Any], direction: str, path: Path) -> None:
-    """Write one direction's chart to `path`, in the format its suffix names."""
+def draw(results: dict[str, Any], part: str, path: Path) -> None:
+    """Write one part's chart to `path`, in the format its suffix names."""
     pyplot = optional("matplotlib.pyplot")
     if pyplot is None:
         raise SystemExit("the chart needs matplotlib: pip install matplotlib")
@@ -35,12 +40,12 @@ def draw(results: dict[str, Any], direction: str, path: Path) -> None:
     families = list(dict.fromkeys(case["family"] for case in cases))
     with pyplot.rc_context(STYLE):
         figure, (left, right) = pyplot.subplots(
-            1, 2, figsize=(11, 5.4), width_ratios=(1.35, 1), layout="constrained"
+            1, 2, figsize=(11, max(5.4, 0.5 * len(families))), width_ratios=(1.35, 1), layout="constrained"
         )
-        figure.suptitle(direction.capitalize(), x=0.01, ha="left", fontsize=11, fontweight="bold")
+        figure.suptitle(TITLES[part], x=0.01, ha="left", fontsize=11, fontweight="bold")
         lost = draw_ratios(left, cases, families)
         draw_fractions(right, cases, families)
-        draw_boundary(right, results["machine"]["llc_bytes"], *ARRAYS[direction])
+        draw_boundary(right, results["machine"]["llc_bytes"], *ARRAYS[part])
         if lost:
             figure.supxlabel(textwrap.fill("A peer takes less: " + "; ".join(lost), 240), **FOOTNOTE)
         figure.savefig(path, facecolor="white", metadata={"Date": None} if path.suffix == ".svg" else None)
@@ -74,7 +79,7 @@ def draw_ratios(axes: Any, cases: list[dict[str, Any]], families: list[str]) -> 
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}x")
     axes.xaxis.set_minor_formatter("")
     lanes = ([case for case in cases if case["family"] == family] for family in families)
-    names = [short(family) + mark(lane, PYTORCH) for family, lane in zip(families, lanes, strict=True)]
+    names = [short(lane[0]) + mark(lane, PYTORCH) for lane in lanes]
     axes.set_yticks(range(len(families)), names)
     axes.set_ylim(len(families) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
@@ -89,14 +94,25 @@ def draw_ratios(axes: Any, cases: list[dict[str, Any]], families: list[str]) -> 
 
 def draw_fractions(axes: Any, cases: list[dict[str, Any]], families: list[str]) -> None:
     """A dot per case of at least 1 MiB."""
-    for family, color, marker in zip(families, FAMILY_COLORS, FAMILY_MARKERS, strict=False):
+    for number, family in enumerate(families):
+        turn, at = divmod(number, len(FAMILY_COLORS))
+        color, marker = FAMILY_COLORS[at], FAMILY_MARKERS[(at + turn) % len(FAMILY_MARKERS)]
         members = [
             case for case in cases if case["family"] == family and case["fraction_of_copy"] is not None
         ]
+        if not members:
+            continue
         sizes = [case["nbytes"] / 1e6 for case in members]
         fractions = [case["fraction_of_copy"] for case in members]
         axes.scatter(
-            sizes, fractions, s=24, color=color, marker=marker, label=short(family), alpha=0.8, linewidths=0
+            sizes,
+            fractions,
+            s=24,
+            color=color,
+            marker=marker,
+            label=short(members[0]),
+            alpha=0.8,
+            linewidths=0,
         )
     axes.axhline(1, color="black", lw=0.8)
     axes.set(xscale="log", xlabel="size of x, MB", title="Useful traffic / copy bandwidth of this machine")
@@ -121,6 +137,7 @@ def draw_boundary(axes: Any, cache: int, arrays: str, count: int) -> None:
     )
 
 
-def short(family: str) -> str:
-    """The family's name without the direction, which the chart is titled by."""
-    return family.replace("_backward", "")
+def short(case: dict[str, Any]) -> str:
+    """The name of the case's family, without the direction where the chart is titled by that."""
+    family: str = case["family"]
+    return family if case["part"] == OTHERS else family.replace("_backward", "")

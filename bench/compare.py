@@ -79,7 +79,7 @@ def check(problem: P, line: Line, op: Comparable[P]) -> dict[str, float]:
 
 def facts(case: Case) -> dict[str, Any]:
     """What was run, as JSON values."""
-    names = ("op", "direction", "family", "name", "shape", "dtype", "channels_last", "beyond_cache")
+    names = ("op", "direction", "part", "family", "name", "shape", "dtype", "channels_last", "beyond_cache")
     return {name: getattr(case, name) for name in (*names, "nbytes", "passes", "traffic")}
 
 

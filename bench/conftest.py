@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
-from bench.cases import DIRECTIONS
+from bench.cases import BACKWARD, FORWARD, OTHERS, PARTS
 from bench.machine import describe
-from bench.measure import FULL, FULL_BACKWARD, QUICK, Effort
+from bench.measure import FULL, FULL_BACKWARD, FULL_OTHERS, QUICK, Effort
+
+EFFORT = {FORWARD: FULL, BACKWARD: FULL_BACKWARD, OTHERS: FULL_OTHERS}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -14,7 +16,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--quick", action="store_true", help="a smoke run: few cases, few rounds, meaningless numbers"
     )
-    parser.addoption("--only", choices=DIRECTIONS, help="the cases of one direction")
+    parser.addoption("--only", choices=PARTS, help="the cases of one part of the benchmark")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[Any]) -> None:
@@ -24,7 +26,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[Any]) -> No
         item
         for item in items
         if (item.callspec.params["case"].quick or not quick)
-        and only in (item.callspec.params["case"].direction, None)
+        and only in (item.callspec.params["case"].part, None)
     ]
 
 
@@ -39,4 +41,4 @@ def effort(request: pytest.FixtureRequest) -> Effort:
     """How long to measure a case."""
     if request.config.getoption("--quick"):
         return QUICK
-    return FULL_BACKWARD if request.node.callspec.params["case"].backward else FULL
+    return EFFORT[request.node.callspec.params["case"].part]

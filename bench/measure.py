@@ -29,6 +29,7 @@ class Effort:
 
 FULL = Effort(rounds=15, seconds=4.0, turn=0.006)
 FULL_BACKWARD = Effort(rounds=15, seconds=2.0, turn=0.006)
+FULL_OTHERS = Effort(rounds=15, seconds=1.5, turn=0.006)
 QUICK = Effort(rounds=3, seconds=0.3, turn=0.001)
 
 

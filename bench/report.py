@@ -1,9 +1,9 @@
 """Run the benchmarks, or read a saved run, and write the README's tables and the charts.
 
 python -m bench                     run everything, then write README.md's tables and bench/chart*.svg
+python -m bench --only others       one part of it: forward, backward or others; its table and chart
 python -m bench --from run.json     write them from a saved run
 python -m bench --quick             a smoke run: a few cases, everything checked, nothing written
-python -m bench --only backward     one direction; nothing written
 """
 
 import argparse
@@ -15,15 +15,16 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from bench.cases import BACKWARD, DIRECTIONS, FORWARD
-from bench.cases_backward import ALL_CASES
+from bench.cases import BACKWARD, FORWARD, OTHERS, PARTS
+from bench.cases_others import ALL_CASES
 from bench.chart import draw
 from bench.tables import CHARTS, section, title
 
 BENCH = Path(__file__).resolve().parent
 ROOT = BENCH.parent
 RUNS = ROOT / ".benchmarks"
-MARKS = {FORWARD: "bench", BACKWARD: "bench-backward"}  # in README.md: <!-- bench:begin --> and :end
+# In README.md: <!-- bench:begin --> and :end
+MARKS = {FORWARD: "bench", BACKWARD: "bench-backward", OTHERS: "bench-others"}
 BUSY = 0.3  # load average above which other processes disturb the measurement
 MISLEADING = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")  # they make OpenBLAS run kernels for another CPU
 
@@ -33,7 +34,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a smoke run of under a minute; writes nothing")
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--only", choices=DIRECTIONS, help="the cases of one direction; writes nothing")
+    which.add_argument("--only", choices=PARTS, help="one part of the benchmark, its table and its chart")
     which.add_argument("--from", dest="saved", type=Path, help="a saved run to report, instead of a new one")
     parser.add_argument(
         "--json", type=Path, help="where to save the run (.benchmarks/latest.json; with --only, its name)"
@@ -73,24 +74,24 @@ def load(saved: Path) -> dict[str, Any]:
     }
 
 
-def by_direction(results: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the results of each direction that was run."""
+def by_part(results: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the results of each part that was run."""
     parts = {
-        direction: results | {"cases": [case for case in results["cases"] if case["direction"] == direction]}
-        for direction in DIRECTIONS
+        part: results | {"cases": [case for case in results["cases"] if case["part"] == part]}
+        for part in PARTS
     }
-    return {direction: part for direction, part in parts.items() if part["cases"]}
+    return {part: run for part, run in parts.items() if run["cases"]}
 
 
 def sections(results: dict[str, Any]) -> dict[str, str]:
-    """Return the README's text for each direction that was run."""
-    return {direction: section(part, direction) for direction, part in by_direction(results).items()}
+    """Return the README's text for each part that was run."""
+    return {part: section(run, part) for part, run in by_part(results).items()}
 
 
 def write_charts(results: dict[str, Any], directory: Path) -> None:
-    """Draw a chart for each direction that was run."""
-    for direction, part in by_direction(results).items():
-        draw(part, direction, directory / CHARTS[direction])
+    """Draw a chart for each part that was run."""
+    for part, run in by_part(results).items():
+        draw(run, part, directory / CHARTS[part])
 
 
 def publish(results: dict[str, Any]) -> int:
@@ -101,13 +102,14 @@ def publish(results: dict[str, Any]) -> int:
         if case["disturbed"]:
             who = ", ".join(case["disturbed"])
             print(f"Disturbed by another process: {title(case)} ({who})", file=sys.stderr)
-    if len(results["cases"]) < len(ALL_CASES) or results["machine"]["backend"] != "native":
+    wanted = sum(case.part in texts for case in ALL_CASES)
+    if len(results["cases"]) < wanted or results["machine"]["backend"] != "native":
         print("\nNothing written: these are not the native backend's full results.", file=sys.stderr)
         return 1
     readme = ROOT / "README.md"
     page = readme.read_text(encoding="utf-8") if readme.exists() else ""
-    for direction, text in texts.items():
-        begin, end = (f"<!-- {MARKS[direction]}:{edge} -->" for edge in ("begin", "end"))
+    for part, text in texts.items():
+        begin, end = (f"<!-- {MARKS[part]}:{edge} -->" for edge in ("begin", "end"))
         before, begins, rest = page.partition(begin)
         _, ends, after = rest.partition(end)
         if not (begins and ends):

@@ -5,14 +5,14 @@ import statistics
 from collections.abc import Iterable
 from typing import Any
 
-from bench.cases import BACKWARD, FORWARD
+from bench.cases import BACKWARD, FORWARD, OTHERS
 from bench.machine import MIB
 from bench.peers import CNORM, CNORM_OUT, PEERS, PYTORCH
 
 Record = dict[str, Any]
 
-CHARTS = {FORWARD: "chart.svg", BACKWARD: "chart_backward.svg"}
-"""The charts' files in bench/, by direction."""
+CHARTS = {FORWARD: "chart.svg", BACKWARD: "chart_backward.svg", OTHERS: "chart_others.svg"}
+"""The charts' files in bench/, by part."""
 
 RATIOS = "Ratios are the peer's time over cnorm's: above 1, cnorm takes less."
 FRACTION = "the fraction is of this machine's copy bandwidth at the same size, measured in the same rounds."
@@ -30,15 +30,21 @@ EXPLANATION = {
         "and dx written once; 5S: x and dy read twice, where those of a row, group or channel do not fit in "
         f"the cache); {FRACTION}"
     ),
+    OTHERS: (
+        f"{RATIOS} PyTorch runs its own function where it has one, and (*) for the other ops what its users "
+        "compose of its ops; gradients of a composition are autograd's, through a graph recorded beforehand. "
+        "Peers allocate their results and are compared with cnorm's call without `out=`. GB/s is useful "
+        f"traffic, in which each array of the call moves once; {FRACTION}"
+    ),
 }
 
 
-def section(results: dict[str, Any], direction: str) -> str:
-    """Return one direction's section: summary, losses, limits, and every case."""
+def section(results: dict[str, Any], part: str) -> str:
+    """Return one part's section: summary, losses, limits, and every case."""
     cases: list[Record] = results["cases"]
-    picture = f"bench/{CHARTS[direction]}"
+    picture = f"bench/{CHARTS[part]}"
     parts = [
-        f"{conditions(results['machine'])} {EXPLANATION[direction]}",
+        f"{conditions(results['machine'])} {EXPLANATION[part]}",
         f"![Each peer's time over cnorm's, and the fraction of copy bandwidth]({picture})",
         summary(cases),
         own_kernels(cases),
