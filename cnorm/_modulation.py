@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from cnorm import _arguments, _layouts
 from cnorm._layouts import ChannelForm
-from cnorm.fallback.gradients import parts
-from cnorm.fallback.moments import row_sum
+from cnorm._numbers import parts, row_sum
 
 Array = NDArray[Any]
 DType = np.dtype[Any]

@@ -99,8 +99,10 @@ def file_scope_names(text: str) -> set[str]:
 
 def declared_names(declaration: str) -> set[str]:
     """Return the names of the function, the type or the variables of one declaration at file scope."""
-    if "enum" in declaration:
-        return set(re.findall(r"([A-Za-z_]\w*)\s*(?:,|$)", re.sub(r"=[^,]*", "", declaration.rstrip())))
+    if re.match(r"\s*(?:typedef\s+)?enum\b[^(]*$", declaration):
+        members = re.sub(r"=[^,]*", "", declaration.rstrip())
+        found = re.findall(r"\benum\s+(\w+)|([A-Za-z_]\w*)\s*(?:,|$)", members)
+        return {tag or member for tag, member in found}
     if declaration.lstrip().startswith("typedef") and declaration.rstrip()[-1:].isidentifier():
         return {declaration.split()[-1]}
     head = declaration.partition("=")[0]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from cnorm.fallback.moments import Array, row_mean, scaled, standardize
+from cnorm._numbers import Array
+from cnorm.fallback.moments import row_mean, scaled, standardize
 
 
 def maps_of(x: Array, channels_last: bool) -> Array:

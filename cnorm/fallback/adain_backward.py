@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from cnorm._numbers import Array, Parts
 from cnorm.fallback.adain import freedom, maps_of, to_maps
-from cnorm.fallback.gradients import Parts, input_gradient, parameter_gradients, standardized
-from cnorm.fallback.moments import Array
+from cnorm.fallback.gradients import input_gradient, parameter_gradients, standardized
 
 
 def _deviations(rstd: Parts) -> Parts:

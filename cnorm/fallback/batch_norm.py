@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from cnorm.fallback.moments import Array, affine, standardize, update_running
+from cnorm._numbers import Array
+from cnorm.fallback.moments import affine, standardize, update_running
 
 
 def channels_leading(x: Array, channels_last: bool) -> Array:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from cnorm._numbers import Array, parts
 from cnorm.fallback.batch_norm import channels_leading
-from cnorm.fallback.gradients import input_gradient, parameter_gradients, parts, standardized, weighted
-from cnorm.fallback.moments import Array
+from cnorm.fallback.gradients import input_gradient, parameter_gradients, standardized, weighted
 
 
 @np.errstate(all="ignore")

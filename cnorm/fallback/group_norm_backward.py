@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from cnorm._numbers import Array
 from cnorm.fallback.gradients import input_gradient, parameter_gradients, standardized
-from cnorm.fallback.moments import Array
 
 
 @np.errstate(all="ignore")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from cnorm._numbers import Array
 from cnorm.fallback.group_norm import normalize_groups
-from cnorm.fallback.moments import Array, update_running
+from cnorm.fallback.moments import update_running
 
 
 @np.errstate(all="ignore")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from cnorm._numbers import Array
 from cnorm.fallback.group_norm_backward import group_norm_backward
-from cnorm.fallback.moments import Array
 
 
 def instance_norm_backward(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from cnorm.fallback.moments import Array, affine, standardize
+from cnorm._numbers import Array
+from cnorm.fallback.moments import affine, standardize
 
 
 @np.errstate(all="ignore")

@@ -8,25 +8,10 @@ nor vanish. Sums run over the last, contiguous axis, where NumPy sums pairwise.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
-
-
-def row_sum(x: Array) -> Array:
-    """Sum of each row (rows, cols) -> (rows, 1), all but correctly rounded.
-
-    The leading bits of a row, cut at 2**-25 of its largest element, add up without any rounding. What is left
-    is so small that the rounding in its own sum does not matter.
-    """
-    peak = np.max(np.abs(x), axis=1, keepdims=True, initial=0)
-    cut = np.ldexp(1.0, np.frexp(peak)[1] + 27)
-    leading = (x + cut) - cut
-    total: Array = leading.sum(axis=1, keepdims=True) + (x - leading).sum(axis=1, keepdims=True)
-    return total
+from cnorm._numbers import Array, row_sum
 
 
 def row_mean(x: Array) -> Array:

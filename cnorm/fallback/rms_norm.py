@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from cnorm.fallback.moments import Array, affine, deviation, row_mean, scaled
+from cnorm._numbers import Array
+from cnorm.fallback.moments import affine, deviation, row_mean, scaled
 
 
 @np.errstate(all="ignore")

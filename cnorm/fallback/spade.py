@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from cnorm._numbers import Array, parts
 from cnorm.fallback.batch_norm import inference_std
-from cnorm.fallback.gradients import parts
-from cnorm.fallback.moments import Array, standardize, update_running
+from cnorm.fallback.moments import standardize, update_running
 
 
 def by_group(x: Array, num_groups: int, channels_last: bool) -> Array:

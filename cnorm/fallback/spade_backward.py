@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from cnorm.fallback.gradients import input_gradient, parts, standardized, weighted
-from cnorm.fallback.moments import Array
+from cnorm._numbers import Array, parts
+from cnorm.fallback.gradients import input_gradient, standardized, weighted
 from cnorm.fallback.spade import by_group, group_rows
 
 

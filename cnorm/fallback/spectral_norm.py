@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cnorm.fallback.gradients import Parts, parts
-from cnorm.fallback.moments import Array, row_sum
+from cnorm._numbers import Array, Parts, parts, row_sum
 
 
 def matrix_of(weight: Array) -> Array:

@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 
-from cnorm.fallback.gradients import parts
-from cnorm.fallback.moments import Array, row_sum
+from cnorm._numbers import Array, parts, row_sum
 from cnorm.fallback.spectral_norm import scaled_whole
 
 

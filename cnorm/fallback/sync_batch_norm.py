@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 
+from cnorm._numbers import Array, row_sum
 from cnorm.fallback.batch_norm import channels_leading, write
-from cnorm.fallback.moments import Array, deviation, row_mean, row_sum, scaled, update_running
+from cnorm.fallback.moments import deviation, row_mean, scaled, update_running
 
 
 @np.errstate(all="ignore")

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cnorm._numbers import Array, parts, row_sum
 from cnorm.fallback.batch_norm import channels_leading
-from cnorm.fallback.gradients import parts, weighted
-from cnorm.fallback.moments import Array, row_sum
+from cnorm.fallback.gradients import weighted
 
 _NONE = -5_000  # exponents below this are those of zeros
 

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cnorm.fallback.moments import Array, row_sum, scaled
+from cnorm._numbers import Array, row_sum
+from cnorm.fallback.moments import scaled
 
 
 class Vectors(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cnorm.fallback.moments import Array
+from cnorm._numbers import Array
 from cnorm.fallback.vectors import vectors
 
 

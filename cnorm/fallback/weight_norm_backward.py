@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from cnorm.fallback.moments import Array, scaled
+from cnorm._numbers import Array
+from cnorm.fallback.moments import scaled
 from cnorm.fallback.vectors import slope, vectors
 from cnorm.fallback.weight_norm import by_channel, factors, from_channels
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from cnorm._numbers import Array
 from cnorm.fallback.batch_norm import channels_leading
-from cnorm.fallback.moments import Array, row_mean
+from cnorm.fallback.moments import row_mean
 
 COLUMNS = 128  # whose products are summed by themselves: long sums would gather rounding errors
 

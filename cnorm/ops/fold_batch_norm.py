@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cnorm import _arguments, _layouts
-from cnorm.fallback.gradients import Parts, parts
+from cnorm._numbers import Parts, parts
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

@@ -2,7 +2,7 @@
  * space is (batch, channels) in either layout: it goes to the channels-last kernels. */
 #include "check.h"
 
-#define MOMENTS_ROWS 5
+#define MESSAGE_ROWS 5
 
 /* Numbers of `rows` rows of all ranks. */
 static size_t rank_numbers(size_t ranks, size_t rows, size_t channels)
@@ -33,7 +33,7 @@ cnorm_status CN_API(sync_batch_norm_moments)(double *moments, const real *x, siz
     CN_CHECK(check_eps(eps));
     CN_CHECK(check_layout(layout));
     CN_CHECK(channels && (!moments || (n && !x)) ? CNORM_ERROR_NULL : CNORM_OK);
-    CN_CHECK(check_apart(moments, MOMENTS_ROWS * channels, x, n));
+    CN_CHECK(check_apart(moments, MESSAGE_ROWS * channels, x, n));
     CN_CHECK(check_workspace(workspace, workspace_size,
                              CN_API(sync_batch_norm_moments_workspace)(batch, channels, spatial, layout)));
     CN_KERNELS->sync_batch_norm_moments(moments, x, batch, channels, spatial, eps, as_last(spatial, layout),
@@ -45,7 +45,7 @@ cnorm_status CN_API(sync_batch_norm_merge)(double *merged, real *mean, real *rst
                                            real *running_var, const double *counts, const double *moments, size_t ranks,
                                            size_t channels, double eps, double momentum, int unbiased)
 {
-    size_t n = rank_numbers(ranks, MOMENTS_ROWS, channels);
+    size_t n = rank_numbers(ranks, MESSAGE_ROWS, channels);
     const region written[] = {{mean, channels}, {rstd, channels}, {running_mean, channels}, {running_var, channels}};
     CN_CHECK(check_count(n));
     CN_CHECK(check_eps(eps));
@@ -67,7 +67,7 @@ cnorm_status CN_API(sync_batch_norm_apply)(real *y, const real *x, const double 
     CN_CHECK(check_layout(layout));
     CN_CHECK(n && !merged ? CNORM_ERROR_NULL : CNORM_OK);
     CN_CHECK(check_arrays((region){y, n}, (region){x, n}, NULL, 0, read, 2));
-    CN_CHECK(check_apart(merged, MOMENTS_ROWS * channels, y, n));
+    CN_CHECK(check_apart(merged, MESSAGE_ROWS * channels, y, n));
     CN_CHECK(check_workspace(workspace, workspace_size,
                              CN_API(sync_batch_norm_apply_workspace)(batch, channels, spatial, layout)));
     CN_KERNELS->sync_batch_norm_apply(y, x, merged, weight, bias, batch, channels, spatial, as_last(spatial, layout),
