@@ -70,7 +70,9 @@ def exact(p: StyleGradientProblem) -> Exact:
     statistics = [s for x in (content, style) for s in (x.mean(p.positions), x.var(p.positions, ddof=1))]
     mean, var, style_mean, style_var = statistics
     known = mean, 1 / np.sqrt(var + EPS), style_mean, 1 / np.sqrt(style_var + EPS)
-    return [largest(g, p.positions) for g in composition(p, wide(p.dy), content, style, known)]
+    dcontent, dstyle = composition(p, wide(p.dy), content, style, known)
+    # The style's gradient is made of sums over a channel, as those of parameters are, and is counted like them.
+    return [largest(dcontent, p.positions), largest(dstyle, tuple(range(dstyle.ndim)))]
 
 
 OP = ComposedOp(UNITS_ALLOWED, prepare, with_cnorm, with_numpy, with_torch, exact)

@@ -65,7 +65,7 @@ class WhitenBackwardOp:
         else:
             _, _, factors = cnorm.whiten(x, return_stats=True, **options(case))
             wanted = cnorm.whiten_backward(dy, x, factors, axis=case.axis).x
-        return partial(worst_units, wanted, problem.x.dtype)
+        return partial(worst_units, wanted, case)
 
 
 @pytest.mark.parametrize("case", WHITEN_BACKWARD, ids=str)

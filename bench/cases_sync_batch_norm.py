@@ -20,7 +20,7 @@ SYNC_BATCH_NORM = [
     Case("sync_batch_norm", "stage 3, channels last", (8, 14, 14, 1024), training=True, channels_last=True),
     Case("sync_batch_norm", "stage 3, float64", (8, 1024, 14, 14), training=True, dtype="float64"),
     Case("sync_batch_norm", "features (128, 256)", (128, 256), training=True, quick=True),
-    Case("sync_batch_norm", "tiny (2, 64)", (2, 64), training=True),
+    Case("sync_batch_norm", "tiny (8, 64)", (8, 64), training=True),
 ]
 
 SYNC_BATCH_NORM_BACKWARD = [

@@ -72,6 +72,8 @@ def gradient(dy: Array, x: Array, p: float, axes: Any, factor: Any = 1) -> Array
 
 
 def exact_gradient(problem: VectorProblem, axes: Any, factor: Any = 1) -> tuple[Array, Array]:
-    """The gradient in a wider type, counted in the largest of its vector."""
-    result = gradient(wide(problem.dy), wide(problem.x), problem.p, axes, factor)
-    return result, abs(result).max(axes, keepdims=True)
+    """The gradient in a wider type, counted in the largest of its vector, or of what cancels there: dy over the norm."""
+    x, dy = wide(problem.x), wide(problem.dy)
+    result = gradient(dy, x, problem.p, axes, factor)
+    terms = abs(factor / norm(x, problem.p, axes) * dy)
+    return result, np.maximum(abs(result), terms).max(axes, keepdims=True)

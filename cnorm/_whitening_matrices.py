@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from cnorm._blas import on_one_thread
+
 Array = NDArray[Any]
 
 METHODS = ("zca", "pca", "cholesky", "newton")
@@ -27,6 +29,7 @@ class Factors(NamedTuple):
     covariance: Array | None = None
 
 
+@on_one_thread
 @np.errstate(all="ignore")
 def factorise(covariance: Array, eps: Array, method: str, n_iterations: int, roundoff: float) -> Factors:
     """Return W for each group; `eps` is (groups,). A group that is not finite gives NaN."""
@@ -51,6 +54,7 @@ def factorise(covariance: Array, eps: Array, method: str, n_iterations: int, rou
     return factors
 
 
+@on_one_thread
 @np.errstate(all="ignore")
 def gradient(dmatrix: Array, factors: Factors, method: str, n_iterations: int, roundoff: float) -> Array:
     """Return the symmetric gradient with respect to the covariance, of which `dmatrix` is that to W."""

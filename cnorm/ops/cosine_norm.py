@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cnorm import _arguments, _backend, _layouts
+from cnorm._blas import serial_blocks
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -36,10 +37,10 @@ def as_matrix(array: Array, dtype: DType) -> Array:
 
 def unit_rows(rows: Array) -> tuple[Array, Array]:
     """Return the rows divided by their norms, zeros for zeros, and the norms."""
-    hat, norms = np.empty_like(rows), np.zeros(len(rows), rows.dtype)
-    if rows.size:
-        shape = (*rows.shape, 1)
-        _backend.active.normalize(rows.reshape(shape), 2.0, 0.0, hat.reshape(shape), norms)
+    hat, norms = _backend.empty(rows.shape, rows.dtype), np.zeros(len(rows), rows.dtype)
+    for block in serial_blocks(rows) if rows.size else ():
+        x, x_hat = rows[block, :, np.newaxis], hat[block, :, np.newaxis]
+        _backend.active.normalize(x, 2.0, 0.0, x_hat, norms[block])
     return hat, norms
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cnorm import _arguments, _backend, _layouts
+from cnorm._blas import serial_blocks
 from cnorm._gradients import CosineNormGradients
 from cnorm.ops.cosine_norm import any_below, as_matrix, checked, products_over, unit_rows
 
@@ -21,10 +22,9 @@ Array = NDArray[Any]
 
 def _through_norm(dhat: Array, rows: Array) -> Array:
     """Turn the gradient of unit rows into that of the rows themselves, in place."""
-    if rows.size:
-        shape = (*rows.shape, 1)
-        dhat3 = dhat.reshape(shape)
-        _backend.active.normalize_backward(dhat3, rows.reshape(shape), 2.0, 0.0, dhat3)
+    for block in serial_blocks(rows) if rows.size else ():
+        part = dhat[block, :, np.newaxis]
+        _backend.active.normalize_backward(part, rows[block, :, np.newaxis], 2.0, 0.0, part)
     return dhat
 
 
