@@ -71,7 +71,7 @@ def exact(p: StyleGradientProblem) -> Exact:
     mean, var, style_mean, style_var = statistics
     known = mean, 1 / np.sqrt(var + EPS), style_mean, 1 / np.sqrt(style_var + EPS)
     dcontent, dstyle = composition(p, wide(p.dy), content, style, known)
-    # The style's gradient is made of sums over a channel, as those of parameters are, and is counted like them.
+    # The gradient of the style is made of sums over a channel, and is counted as those of parameters are.
     return [largest(dcontent, p.positions), largest(dstyle, tuple(range(dstyle.ndim)))]
 
 
