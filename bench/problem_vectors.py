@@ -72,7 +72,7 @@ def gradient(dy: Array, x: Array, p: float, axes: Any, factor: Any = 1) -> Array
 
 
 def exact_gradient(problem: VectorProblem, axes: Any, factor: Any = 1) -> tuple[Array, Array]:
-    """The gradient in a wider type, counted in the largest of its vector, or of what cancels: dy over the norm."""
+    """The gradient in a wider type, counted in the largest of its vector, or of the terms that cancel."""
     x, dy = wide(problem.x), wide(problem.dy)
     result = gradient(dy, x, problem.p, axes, factor)
     terms = abs(factor / norm(x, problem.p, axes) * dy)

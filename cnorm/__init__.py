@@ -1,4 +1,4 @@
-"""Normalization layers on NumPy arrays: batch, layer, RMS, group and instance norm."""
+"""The normalizations of neural networks on NumPy arrays, forward and backward, for CPUs."""
 
 from cnorm._backend import name as backend
 from cnorm._config import cache_limit, isa, isa_levels, set_cache_limit, set_isa, show_config
