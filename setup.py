@@ -53,7 +53,7 @@ FLAGS: dict[str, dict[str, list[str]]] = {
     # Visual Studio 2022 17.5 or later: C11's atomics. level.h forbids contractions there.
     "msvc": {
         "plain": "/std:c11 /experimental:c11atomics /O2 /fp:precise".split(),
-        "kernel": "/std:c11 /O2 /fp:precise".split(),
+        "kernel": "/std:c11 /O2 /fp:precise /openmp:experimental".split(),  # of which the simd pragmas
         "openmp": ["/openmp:experimental"],
         "avx2": ["/arch:AVX2"],
         "avx512": ["/arch:AVX512"],
@@ -129,17 +129,17 @@ class BuildKernels(build_ext):
         baseline, *others = LEVELS.get(platform.machine().lower(), ("base",))
         levels = [baseline, *(level for level in others if self.probe(level))]
 
-        plain = self.flags["plain"] + openmp
+        plain = self.flags["plain"]
         macros = [(f"CN_HAVE_{level}", "1") for level in levels]
         macros.append(("CN_VERSION", f'"{self.distribution.get_version()}"'))
         macros.append(("CN_COMPILER", f'"{self.compiler_name()}{", openmp" if openmp else ""}"'))
 
-        jobs = [(source, "library", macros, plain) for source in paths("src_c/*.c")]
+        jobs = [(source, "library", macros, plain + openmp) for source in paths("src_c/*.c")]
         for dtype in DTYPES:
             real = ("CN_REAL", dtype)
             jobs += [(source, dtype, [real], plain) for source in paths("src_c/api/*.c")]
             for level in levels:
-                flags = self.flags["kernel"] + self.flags.get(level, []) + openmp
+                flags = self.flags["kernel"] + self.flags.get(level, [])
                 variant = f"{dtype}-{level}"
                 for source in paths("src_c/kernels/*.c"):
                     jobs.append((source, variant, [real, ("CN_ISA", level)], flags))

@@ -46,6 +46,17 @@ class WhitenFactors(NamedTuple):
         For "newton": cov + eps I.
     exponents : array of int64, shape (groups,)
         Base-2 exponents of the units: `matrix` belongs to ``x * 2**-exponent``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cnorm
+    >>> x = np.array([[1.0, 0], [-1, 0], [0, 2], [0, -2]])
+    >>> y, mean, factors = cnorm.whiten(x, eps=0, return_stats=True)
+    >>> factors.values
+    array([[2. , 0.5]])
+    >>> np.allclose(factors.matrix @ (x - mean).T, y.T)
+    True
     """
 
     method: str

@@ -23,6 +23,16 @@ class WhitenGradients(NamedTuple):
     ----------
     x : array
         Of the shape, dtype and memory order of `x`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cnorm
+    >>> x = np.array([[1.0, 0], [-1, 0], [0, 2], [0, -2]])
+    >>> y, _, factors = cnorm.whiten(x, return_stats=True)
+    >>> dx = cnorm.whiten_backward(np.ones_like(y), x, factors).x
+    >>> np.allclose(dx, 0)  # the mean of y is 0, whatever x
+    True
     """
 
     x: Array
