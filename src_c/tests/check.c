@@ -1,13 +1,8 @@
 /* make check: every kernel on every ISA level this CPU runs and with several threads, without Python.
  *
- * check_kernels.c and check_backward.c, compiled once per dtype, do the comparing, check_backward_errors.c has the
- * errors of the backward functions, and check_adaptive.c all about AdaIN and adaptive layer norm; this file has the
- * errors of the others, the report and the status.
- * check_kernels.c, check_backward.c and check_spade.c, compiled once per dtype, do the comparing, and check_backward_errors.c has the
- * errors of the backward functions; this file has those of the others, the report and the status.
- * check_kernels.c and check_backward.c, compiled once per dtype, do the comparing, and check_backward_errors.c has the
- * errors of the backward functions; fixed.c has all of the fixed-point ones; this file has the errors of the others,
- * the report and the status.
+ * The files check_*.c, compiled once per dtype, compare results, and fixed.c those of the fixed-point norms. Each of the
+ * newer ones has the errors of its ops' arguments too; check_backward_errors.c has those of the older backward functions, and
+ * this file those of the older forward ones, the report and the status.
  */
 #include "check.h"
 #include "cnorm.h"

@@ -45,6 +45,13 @@ typedef struct {
 /* Whether the error of n elements is worth its time. */
 static inline bool is_measured(size_t n) { return MEASURABLE && !(check_is_quick && n > 30000); }
 
+/* The line of an op: what its check measured, both ways, and the hash over all its outputs. */
+static inline void report_op(const char *name, double forward, double backward, uint64_t hash)
+{
+    printf("%-3s %-20s worst %5.2f units, backward %5.2f  hash %016llx\n", DTYPE, name, MEASURABLE ? forward : NAN,
+           MEASURABLE ? backward : NAN, (unsigned long long)hash);
+}
+
 static uint32_t random_state = 1;
 
 /* Uniform in [-1, 1), 12 bits: a linear congruential generator. */
