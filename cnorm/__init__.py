@@ -8,9 +8,10 @@ from cnorm._gradients import (
     CosineNormGradients,
     Gradients,
     NormalizeGradients,
+    SpadeGradients,
     WeightNormGradients,
+    WhitenGradients,
 )
-from cnorm._spade_gradients import SpadeGradients
 from cnorm._threads import get_num_threads, num_threads, set_num_threads
 from cnorm._version import __version__
 from cnorm._whitening import WhitenFactors
@@ -60,7 +61,7 @@ from cnorm.ops.sync_batch_norm_backward import sync_batch_norm_backward
 from cnorm.ops.weight_norm import weight_norm
 from cnorm.ops.weight_norm_backward import weight_norm_backward
 from cnorm.ops.whiten import whiten
-from cnorm.ops.whiten_backward import WhitenGradients, whiten_backward
+from cnorm.ops.whiten_backward import whiten_backward
 
 __all__ = [
     "SPADE",

@@ -40,6 +40,61 @@ class Gradients(NamedTuple):
     bias: Array | None
 
 
+class SpadeGradients(NamedTuple):
+    """Gradients of a loss, named as the arguments of `cnorm.spade`; None where not asked for.
+
+    Attributes
+    ----------
+    x : array or None
+        Of the shape, dtype and memory order of `x`.
+    gamma, beta : array or None
+        Of the shape of `gamma` and of `beta`, summed over the axes along which they were broadcast, and the
+        dtype computed in: float64 for float64, else float32.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cnorm
+    >>> x = np.array([[[1, 2], [3, 4]]], np.float32)
+    >>> gamma, beta = np.zeros((2, 1), np.float32), np.zeros((1, 2, 2), np.float32)
+    >>> y, mean, rstd = cnorm.spade(x, gamma, beta, norm="layer", return_stats=True)
+    >>> dy = np.ones_like(y)
+    >>> grads = cnorm.spade_backward(dy, x, mean, rstd, gamma, beta_shape=beta.shape, norm="layer")
+    >>> grads.gamma.round(3)
+    array([[-1.789],
+           [ 1.789]], dtype=float32)
+    >>> grads.beta
+    array([[[1., 1.],
+            [1., 1.]]], dtype=float32)
+    """
+
+    x: Array | None
+    gamma: Array | None
+    beta: Array | None
+
+
+class WhitenGradients(NamedTuple):
+    """Gradient of a loss with respect to the array that was whitened.
+
+    Attributes
+    ----------
+    x : array
+        Of the shape, dtype and memory order of `x`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cnorm
+    >>> x = np.array([[1.0, 0], [-1, 0], [0, 2], [0, -2]])
+    >>> y, _, factors = cnorm.whiten(x, return_stats=True)
+    >>> dx = cnorm.whiten_backward(np.ones_like(y), x, factors).x
+    >>> np.allclose(dx, 0)  # the mean of y is 0, whatever x
+    True
+    """
+
+    x: Array
+
+
 class ParameterSums:
     """Gradients of weight and bias, to which every tile adds its part in float64; rounded once, at the end.
 

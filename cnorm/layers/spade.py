@@ -16,7 +16,7 @@ from cnorm.ops.spade_backward import spade_backward
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike
 
-    from cnorm._spade_gradients import SpadeGradients
+    from cnorm._gradients import SpadeGradients
 
 Array = NDArray[Any]
 

@@ -1,6 +1,6 @@
 # SPADE, backward.
 
-from cnorm._spade_gradients import SpadeGradients
+from cnorm._gradients import SpadeGradients
 
 cdef cnorm_status run_spade_backward(
         bint wide, gradient_data g, cnorm_strides strides, channel_shape s, size_t groups, double gamma_offset,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
 from cnorm import _arguments, _backend, _layouts
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 Array = NDArray[Any]
+DType = np.dtype[Any]
 
 
 def batch_norm_backward(
@@ -107,6 +109,51 @@ def batch_norm_backward(
     if result is not None:
         return result
 
+    c = check_gradient_call(dy, x, mean, rstd, weight, axis, need, out)
+    sums = ParameterSums(c.needed, (c.channels,), c.dtype)
+    form = _layouts.channel_form(c.x, c.axis, pooled=True)
+
+    def kernel(dyt: Array, xt: Array, dxt: Array | None, _: slice, some: slice) -> None:
+        with sums.part(some) as (dweight, dbias):
+            _backend.active.batch_norm_backward(
+                dyt,
+                xt,
+                c.mean[some],
+                c.rstd[some],
+                _layouts.part(c.weight, some),
+                bool(training),
+                form.channels_last,
+                dxt,
+                dweight,
+                dbias,
+            )
+
+    if c.x.size and c.needed:
+        _layouts.run_channels(
+            (c.dy, c.x), c.dx, form, c.dtype, kernel, "channels" if training else "elements"
+        )
+    return sums.gradients(c.dx if out is None else out)
+
+
+class GradientCall(NamedTuple):
+    """Arguments that are checked, and the array for the gradient of `x` where that is needed."""
+
+    dy: Array
+    x: Array
+    mean: Array
+    rstd: Array
+    weight: Array | None
+    dx: Array | None
+    needed: frozenset[str]
+    axis: int
+    channels: int
+    dtype: DType
+
+
+def check_gradient_call(
+    dy: Any, x: Any, mean: object, rstd: object, weight: object, axis: Any, need: Any, out: object
+) -> GradientCall:
+    """Check everything but what tells training from inference; nothing is read or written before."""
     x, dtype = _arguments.floating("x", x)
     dy = _arguments.incoming(dy, x)
     axis = _arguments.channel_axis(x, axis, first=0)
@@ -116,24 +163,4 @@ def batch_norm_backward(
     scale = _arguments.parameter("weight", weight, (channels,), dtype)
     needed = _arguments.needed(need, weight)
     dx = _arguments.input_gradient(out, needed, dy, x, mean=mean, rstd=rstd, weight=weight)
-    sums = ParameterSums(needed, (channels,), dtype)
-    form = _layouts.channel_form(x, axis, pooled=True)
-
-    def kernel(dyt: Array, xt: Array, dxt: Array | None, _: slice, some: slice) -> None:
-        with sums.part(some) as (dweight, dbias):
-            _backend.active.batch_norm_backward(
-                dyt,
-                xt,
-                means[some],
-                rstds[some],
-                _layouts.part(scale, some),
-                bool(training),
-                form.channels_last,
-                dxt,
-                dweight,
-                dbias,
-            )
-
-    if x.size and needed:
-        _layouts.run_channels((dy, x), dx, form, dtype, kernel, "channels" if training else "elements")
-    return sums.gradients(dx if out is None else out)
+    return GradientCall(dy, x, means, rstds, scale, dx, needed, axis, channels, dtype)

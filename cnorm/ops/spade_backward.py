@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cnorm import _arguments, _backend, _layouts, _modulation
-from cnorm._spade_gradients import SpadeGradients
+from cnorm._gradients import SpadeGradients
 from cnorm.ops.batch_norm_backward import batch_norm_backward
 from cnorm.ops.group_norm_backward import group_norm_backward
 

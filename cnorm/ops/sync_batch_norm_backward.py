@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cnorm import _arguments, _backend, _layouts, _ranks
+from cnorm import _backend, _layouts, _ranks
 from cnorm._gradients import Gradients, ParameterSums
-from cnorm.ops.batch_norm_backward import batch_norm_backward
+from cnorm.ops.batch_norm_backward import batch_norm_backward, check_gradient_call
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -146,39 +146,31 @@ def sync_batch_norm_backward(
     if result is not None:
         return result
 
-    x, dtype = _arguments.floating("x", x)
-    dy = _arguments.incoming(dy, x)
-    axis = _arguments.channel_axis(x, axis, first=0)
-    channels = x.shape[axis]
-    means = _arguments.statistic("mean", mean, (channels,), dtype)
-    rstds = _arguments.statistic("rstd", rstd, (channels,), dtype)
-    scale = _arguments.parameter("weight", weight, (channels,), dtype)
-    needed = _arguments.needed(need, weight)
-    dx = _arguments.input_gradient(out, needed, dy, x, mean=mean, rstd=rstd, weight=weight)
-    parameters = ParameterSums(needed, (channels,), dtype)
-    form = _layouts.channel_form(x, axis, pooled=True)
-    own = np.zeros((_SUMS, channels))
+    c = check_gradient_call(dy, x, mean, rstd, weight, axis, need, out)
+    parameters = ParameterSums(c.needed, (c.channels,), c.dtype)
+    form = _layouts.channel_form(c.x, c.axis, pooled=True)
+    own = np.zeros((_SUMS, c.channels))
 
     def sum_channels(dyt: Array, xt: Array, _out: None, _: slice, some: slice) -> None:
         part = np.empty((_SUMS, some.stop - some.start))
         _backend.active.sync_batch_norm_backward_sums(
-            dyt, xt, means[some], rstds[some], form.channels_last, part
+            dyt, xt, c.mean[some], c.rstd[some], form.channels_last, part
         )
         own[:, some] = part
 
-    if x.size:
-        _layouts.run_channels((dy, x), None, form, dtype, sum_channels, "channels")
-    count = x.size // channels if channels else 0
-    counts, sums = _ranks.gather(comm, _ranks.BACKWARD, count, own, dtype)
+    if c.x.size:
+        _layouts.run_channels((c.dy, c.x), None, form, c.dtype, sum_channels, "channels")
+    count = c.x.size // c.channels if c.channels else 0
+    counts, sums = _ranks.gather(comm, _ranks.BACKWARD, count, own, c.dtype)
 
     def write_channels(dyt: Array, xt: Array, dxt: Array | None, _: slice, some: slice) -> None:
         with parameters.part(some) as (dweight, dbias):
             _backend.active.sync_batch_norm_backward_apply(
                 dyt,
                 xt,
-                means[some],
-                rstds[some],
-                _layouts.part(scale, some),
+                c.mean[some],
+                c.rstd[some],
+                _layouts.part(c.weight, some),
                 np.ascontiguousarray(own[:, some]),
                 counts,
                 np.ascontiguousarray(sums[:, :, some]),
@@ -188,6 +180,6 @@ def sync_batch_norm_backward(
                 dbias,
             )
 
-    if x.size and needed:
-        _layouts.run_channels((dy, x), dx, form, dtype, write_channels, "channels")
-    return parameters.gradients(dx if out is None else out)
+    if c.x.size and c.needed:
+        _layouts.run_channels((c.dy, c.x), c.dx, form, c.dtype, write_channels, "channels")
+    return parameters.gradients(c.dx if out is None else out)

@@ -2,40 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cnorm import _arguments, _layouts, _whitening, _whitening_matrices
+from cnorm._gradients import WhitenGradients
 from cnorm._whitening import Batch, Term, WhitenFactors
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 Array = NDArray[Any]
-
-
-class WhitenGradients(NamedTuple):
-    """Gradient of a loss with respect to the array that was whitened.
-
-    Attributes
-    ----------
-    x : array
-        Of the shape, dtype and memory order of `x`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import cnorm
-    >>> x = np.array([[1.0, 0], [-1, 0], [0, 2], [0, -2]])
-    >>> y, _, factors = cnorm.whiten(x, return_stats=True)
-    >>> dx = cnorm.whiten_backward(np.ones_like(y), x, factors).x
-    >>> np.allclose(dx, 0)  # the mean of y is 0, whatever x
-    True
-    """
-
-    x: Array
 
 
 def whiten_backward(
