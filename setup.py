@@ -45,8 +45,8 @@ FLAGS: dict[str, dict[str, list[str]]] = {
         "kernel": "-std=c11 -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math -fvisibility=hidden"
         " -fopenmp-simd -fno-lto".split(),
         "openmp": ["-fopenmp"],
-        "avx2": ["-mavx2"],
-        "avx512": "-mavx2 -mavx512f -mavx512dq -mavx512bw -mavx512vl -mprefer-vector-width=512".split(),
+        "avx2": ["-mavx2", "-mfma"],
+        "avx512": "-mavx2 -mfma -mavx512f -mavx512dq -mavx512bw -mavx512vl -mprefer-vector-width=512".split(),
         "sve": ["-march=armv8.2-a+sve"],
         "rvv": ["-march=rv64gcv"],
     },

@@ -7,6 +7,7 @@ units of that power.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -136,6 +137,15 @@ def exponents_of(spread: Array, eps: float, dtype: DType) -> NDArray[np.int64]:
     size = np.maximum(spread, np.sqrt(eps))
     unsafe = np.isfinite(size) & (size > 0) & (np.abs(np.frexp(size)[1]) > SAFE_EXPONENT[dtype])
     return np.where(unsafe, np.frexp(size)[1], 0).astype(np.int64)
+
+
+def is_ordinary(mean: Array, peak: Array, eps: float, dtype: DType) -> bool:
+    """Tell at little cost that everything is finite and no group needs scaling, as is the rule."""
+    if not peak.size or not np.isfinite(mean).all():
+        return False
+    bound = 2.0 ** (SAFE_EXPONENT[dtype] - 1)
+    least = max(float(peak.min()), math.sqrt(eps))
+    return least >= 1 / bound and max(float(peak.max()), math.sqrt(eps)) < bound
 
 
 def group_spread(batch: Batch, peak: Array, finite: Array) -> Array:

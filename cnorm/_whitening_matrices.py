@@ -34,23 +34,28 @@ class Factors(NamedTuple):
 def factorise(covariance: Array, eps: Array, method: str, n_iterations: int, roundoff: float) -> Factors:
     """Return W for each group; `eps` is (groups,). A group that is not finite gives NaN."""
     d = covariance.shape[-1]
-    finite = np.asarray(np.isfinite(covariance).all(axis=(1, 2)))
-    known = np.where(finite[:, np.newaxis, np.newaxis], covariance, 0.0)
-    shifted = known + eps[:, np.newaxis, np.newaxis] * np.eye(d)
-    if method == "cholesky":
-        pairs = zip(shifted, eps, strict=True)
-        inverses = [_inverse_cholesky(sigma, float(e), d * roundoff) for sigma, e in pairs]
-        factors = Factors(np.reshape(inverses, covariance.shape))
-    elif method == "newton":
-        factors = Factors(_newton(shifted, n_iterations)[0], covariance=shifted)
-    else:
+    finite, known = np.True_, covariance
+    if not np.isfinite(covariance.sum()):
+        finite = np.isfinite(covariance).all(axis=(1, 2))
+        known = np.where(finite[:, np.newaxis, np.newaxis], covariance, 0.0)
+    if method in ("zca", "pca"):
         values, vectors = _spectrum(known, eps, d * roundoff)
-        if method == "pca":
+        if method == "zca":
+            matrix = _symmetric_root(values, vectors, known)
+        else:
             vectors = vectors * _signs(vectors)
-        rows = _inverse_root(values)[:, :, np.newaxis] * vectors.transpose(0, 2, 1)
-        matrix = _symmetric_root(vectors, rows, known) if method == "zca" else np.ascontiguousarray(rows)
+            matrix = np.ascontiguousarray(_inverse_root(values)[:, :, np.newaxis] * _transposed(vectors))
         factors = Factors(matrix, values, vectors)
-    factors.matrix[~finite] = np.nan
+    else:
+        shifted = known + eps[:, np.newaxis, np.newaxis] * np.eye(d)
+        if method == "cholesky":
+            pairs = zip(shifted, eps, strict=True)
+            inverses = [_inverse_cholesky(sigma, float(e), d * roundoff) for sigma, e in pairs]
+            factors = Factors(np.reshape(inverses, covariance.shape))
+        else:
+            factors = Factors(_newton(shifted, n_iterations)[0], covariance=shifted)
+    if not finite.all():
+        factors.matrix[~finite] = np.nan
     return factors
 
 
@@ -89,8 +94,10 @@ def _spectrum(covariance: Array, eps: Array, cut: float) -> tuple[Array, Array]:
     """
     values, vectors = np.linalg.eigh(covariance)
     values, vectors = np.maximum(values[:, ::-1], 0) + eps[:, np.newaxis], vectors[:, :, ::-1]
-    lost = (eps[:, np.newaxis] == 0) & (values <= cut * values[:, :1])
-    return np.where(lost, 0.0, values), vectors
+    if not eps.all():
+        lost = (eps[:, np.newaxis] == 0) & (values <= cut * values[:, :1])
+        values = np.where(lost, 0.0, values)
+    return values, vectors
 
 
 def _signs(vectors: Array) -> Array:
@@ -106,12 +113,15 @@ def _inverse_root(values: Array) -> Array:
     return np.where(values > 0, 1 / np.sqrt(values), 0.0)
 
 
-def _symmetric_root(vectors: Array, rows: Array, covariance: Array) -> Array:
+def _symmetric_root(values: Array, vectors: Array, covariance: Array) -> Array:
     """``U L^-1/2 U^T``, in which a constant channel has exactly no part in the others."""
+    half = vectors * np.sqrt(_inverse_root(values))[:, np.newaxis, :]
+    product: Array = half @ _transposed(half)
     constant = np.diagonal(covariance, axis1=1, axis2=2) == 0
-    alone = constant[:, :, np.newaxis] | constant[:, np.newaxis, :]
-    product: Array = vectors @ rows
-    return np.where(alone & ~np.eye(covariance.shape[1], dtype=bool), 0.0, product)
+    if constant.any():
+        alone = constant[:, :, np.newaxis] | constant[:, np.newaxis, :]
+        product = np.where(alone & ~np.eye(covariance.shape[1], dtype=bool), 0.0, product)
+    return product
 
 
 def _zca_gradient(product: Array, vectors: Array, values: Array, _: float) -> Array:

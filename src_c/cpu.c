@@ -9,8 +9,9 @@
 #endif
 
 #if defined(__x86_64__) || defined(__i386__) || defined(_M_X64)
-#define OSXSAVE (1u << 27) /* of leaf 1, ECX */
-#define AVX2 (1u << 5)     /* of leaf 7, EBX */
+#define FMA (1u << 12) /* of leaf 1, ECX */
+#define OSXSAVE (1u << 27)
+#define AVX2 (1u << 5) /* of leaf 7, EBX */
 #define AVX512F (1u << 16)
 #define AVX512DQ (1u << 17)
 #define AVX512BW (1u << 30)
@@ -55,7 +56,7 @@ static unsigned long long saved_state(void) { return ask(1, 0).c & OSXSAVE ? rea
 bool cn_cpu_has_avx2(void)
 {
     const unsigned long long ymm = 0x6; /* XMM and upper YMM halves */
-    return (saved_state() & ymm) == ymm && (ask(7, 0).b & AVX2);
+    return (saved_state() & ymm) == ymm && (ask(7, 0).b & AVX2) && (ask(1, 0).c & FMA);
 }
 
 /* Bytes of the largest cache that CPUID's leaf 4 lists (Intel), or leaf 0x8000001d (AMD); 0 if neither does. */

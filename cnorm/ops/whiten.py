@@ -212,6 +212,8 @@ def _batch_statistics(
 ) -> tuple[Array, Array, NDArray[np.int64]]:
     """Mean in two words, covariance, and the exponents of the units that both and `batch` are in then."""
     mean, peak, covariance = batch.covariance(groups)
+    if _whitening.is_ordinary(mean, peak, eps, dtype):
+        return mean, covariance, np.zeros(groups, np.int64)
     finite = _whitening.all_finite(groups, mean, peak) & np.isfinite(covariance).all(axis=(1, 2))
     spread = _whitening.group_spread(batch, peak, finite)
     exponents = _whitening.exponents_of(spread, eps, dtype)

@@ -124,12 +124,14 @@ def _training_terms(
     incoming, batch = Batch(dy, form, dtype), Batch(x, form, dtype)
     batch.scale(-factors.exponents)
     mean, peak, cross = incoming.covariance(groups, batch)
-    finite = _whitening.all_finite(groups, mean, peak) & np.isfinite(cross).all(axis=(1, 2))
-    spread = _whitening.group_spread(incoming, peak[0], finite)
-    exponents = _whitening.exponents_of(spread, 0.0, dtype)
-    if exponents.any():
-        incoming.scale(-exponents)
-        mean, peak, cross = incoming.covariance(groups, batch)
+    exponents = np.zeros(groups, np.int64)
+    finite = np.isfinite(cross).all(axis=(1, 2))
+    if not (finite.all() and _whitening.is_ordinary(mean, peak[0], 0.0, dtype)):
+        finite &= _whitening.all_finite(groups, mean, peak)
+        exponents = _whitening.exponents_of(_whitening.group_spread(incoming, peak[0], finite), 0.0, dtype)
+        if exponents.any():
+            incoming.scale(-exponents)
+            mean, peak, cross = incoming.covariance(groups, batch)
     dcovariance = _whitening_matrices.gradient(
         cross,
         _whitening_matrices.Factors(factors.matrix, factors.values, factors.vectors, factors.covariance),

@@ -5,8 +5,8 @@
  *
  * Passes: x, and other, are read once and y is written: 2S, 3S. A block of columns is centred into a buffer in the
  * cache, mean in two words, and multiplied in tiles (tile.h). Channels first, vectors run along the columns, which lie
- * side by side; channels last along the channels of y, with the matrix transposed. y may be x: a block is read before
- * it is written.
+ * side by side; channels last along the channels of y, with the matrix transposed. Few channels, first, need no buffer:
+ * a tile would be mostly empty. y may be x: a block is read before it is written.
  * Split: tasks are runs of blocks, cut by the problem's size alone; no sum crosses a column, so an element of y depends
  * on its column and the matrix only.
  */
@@ -14,6 +14,8 @@
 #include "whiten_block.h"
 
 #define TASKS_MOST 32
+#define NARROW 8 /* channels, that are side by side in registers */
+#define RUN 64   /* columns */
 
 static inline size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
@@ -141,31 +143,39 @@ static void store_tile(real *y, size_t row, const real *tile, size_t rows, size_
             y[i * row + l] = tile[i * TILE_COLS + l];
 }
 
-/* The tile of y whose first row and column are i and j: channels and columns or, channels last, columns and channels. */
-static void make_tile(real *tile, const apply_job *job, const real *blocks, size_t group, size_t i, size_t j)
+/* One tile of y or two: i and j are the first's row and column. They are channels and columns or, channels last, columns
+ * and channels. Returns how many, no more than `limit` has a use for. */
+CN_INLINE size_t make_tiles(real *tiles, const apply_job *job, const real *blocks, size_t group, size_t i, size_t j,
+                            size_t limit)
 {
     const whiten_shape *s = &job->shape;
     size_t width = padded_channels(s), depth = padded(group_channels(s), TREE), height = s->last ? width : depth;
-    memset(tile, 0, TILE_ROWS * TILE_COLS * sizeof(real));
+    size_t n = j + TILE_COLS < limit ? TILES_MOST : 1;
+    memset(tiles, 0, n * TILE_ROWS * TILE_COLS * sizeof(real));
     for (size_t t = 0; t < job->n_terms; t++) {
         const real *block = blocks + t * block_size(s), *matrix = job->terms[t].matrix + group * matrix_size(s);
-        const real *rows = s->last ? block : matrix, *panels = s->last ? matrix : block;
-        operand a = {rows + i * width, 1, width};
-        operand b = {panels + j / PANEL * PANEL * height + j % PANEL, PANEL, 1};
-        add_short_tile(tile, a, b, depth);
+        operand a = {(s->last ? block : matrix) + i * width, 1, width};
+        operand b = panel_operand(s->last ? matrix : block, height, j);
+        if (n == 2)
+            add_short_tiles(tiles, a, b, depth, 2);
+        else
+            add_short_tiles(tiles, a, b, depth, 1);
     }
+    return n;
 }
 
 static void apply_last(const apply_job *job, const real *blocks, size_t group, size_t first, size_t n)
 {
     const whiten_shape *s = &job->shape;
-    size_t d = group_channels(s);
+    size_t d = group_channels(s), made;
     real *y = job->y + first * s->channels + group * d;
-    real tile[TILE_ROWS * TILE_COLS];
-    for (size_t j = 0; j < d; j += TILE_COLS)
+    real tiles[TILES_MOST * TILE_ROWS * TILE_COLS];
+    for (size_t j = 0; j < d; j += made * TILE_COLS)
         for (size_t i = 0; i < n; i += TILE_ROWS) {
-            make_tile(tile, job, blocks, group, i, j);
-            store_tile(y + i * s->channels + j, s->channels, tile, least(n - i, TILE_ROWS), least(d - j, TILE_COLS));
+            made = make_tiles(tiles, job, blocks, group, i, j, d);
+            for (size_t t = 0, at = j; t < made; t++, at += TILE_COLS)
+                store_tile(y + i * s->channels + at, s->channels, tiles + t * TILE_ROWS * TILE_COLS,
+                           least(n - i, TILE_ROWS), least(d - at, TILE_COLS));
         }
 }
 
@@ -183,12 +193,53 @@ static void store_first(const apply_job *job, const real *tile, size_t group, si
 
 static void apply_first(const apply_job *job, const real *blocks, size_t group, size_t first, size_t n)
 {
-    real tile[TILE_ROWS * TILE_COLS];
+    real tiles[TILES_MOST * TILE_ROWS * TILE_COLS];
     for (size_t i = 0; i < group_channels(&job->shape); i += TILE_ROWS)
-        for (size_t j = 0; j < n; j += TILE_COLS) {
-            make_tile(tile, job, blocks, group, i, j);
-            store_first(job, tile, group, i, first + j, least(n - j, TILE_COLS));
+        for (size_t j = 0, made; j < n; j += made * TILE_COLS) {
+            made = make_tiles(tiles, job, blocks, group, i, j, n);
+            for (size_t t = 0, at = j; t < made; t++, at += TILE_COLS)
+                store_first(job, tiles + t * TILE_ROWS * TILE_COLS, group, i, first + at, least(n - at, TILE_COLS));
         }
+}
+
+/* At most RUN columns of all the group's channels, from `at` on, `channel` apart. */
+CN_INLINE void apply_run(const apply_job *job, size_t group, size_t at, size_t channel, size_t n)
+{
+    const whiten_shape *s = &job->shape;
+    size_t d = group_channels(s), width = padded_channels(s);
+    real centred[2][NARROW][RUN];
+    for (size_t t = 0; t < job->n_terms; t++)
+        for (size_t c = 0; c < d; c++) {
+            const real *x = job->terms[t].x + at + c * channel;
+            real high, low;
+            split_mean(&job->terms[t], s->channels, group * d + c, &high, &low);
+            for (size_t l = 0; l < n; l++)
+                centred[t][c][l] = (x[l] - high) - low;
+            memset(centred[t][c] + n, 0, (RUN - n) * sizeof(real));
+        }
+    for (size_t i = 0; i < d; i++) {
+        real sum[RUN] = {0};
+        for (size_t t = 0; t < job->n_terms; t++) {
+            const real *row = job->terms[t].matrix + group * matrix_size(s) + i * width;
+            for (size_t c = 0; c < d; c++)
+#pragma omp simd
+                for (int l = 0; l < RUN; l++)
+                    sum[l] = add_product(sum[l], row[c], centred[t][c][l]);
+        }
+        memcpy(job->y + at + i * channel, sum, n * sizeof(real));
+    }
+}
+
+static void apply_narrow(const apply_job *job, size_t group, size_t first, size_t n)
+{
+    for (size_t k = 0, m; k < n; k += m) {
+        stretch run = next_stretch(&job->shape, group, first + k, least(n - k, RUN));
+        m = run.columns;
+        if (m == RUN)
+            apply_run(job, group, run.at, run.channel, RUN);
+        else
+            apply_run(job, group, run.at, run.channel, m);
+    }
 }
 
 static void apply_block(const apply_job *job, real *blocks, size_t number)
@@ -196,6 +247,10 @@ static void apply_block(const apply_job *job, real *blocks, size_t number)
     const whiten_shape *s = &job->shape;
     size_t group = number / block_count(s), first = number % block_count(s) * block_columns(s);
     size_t n = least(column_count(s) - first, block_columns(s)), depth = padded(group_channels(s), TREE);
+    if (!s->last && group_channels(s) <= NARROW) {
+        apply_narrow(job, group, first, n);
+        return;
+    }
     for (size_t t = 0; t < job->n_terms; t++)
         if (s->last)
             centre_last(blocks + t * block_size(s), &job->terms[t], s, group, first, n);

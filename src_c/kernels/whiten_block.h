@@ -31,6 +31,18 @@ static inline size_t block_count(const whiten_shape *s)
     return (column_count(s) + block_columns(s) - 1) / block_columns(s);
 }
 
+/* Column j of what is packed in panels of `height` rows; and from there on, with the next tile's. */
+static inline const real *panel_column(const real *panels, size_t height, size_t j)
+{
+    return panels + j / PANEL * PANEL * height + j % PANEL;
+}
+
+static inline operand panel_operand(const real *panels, size_t height, size_t j)
+{
+    const real *first = panel_column(panels, height, j), *next = panel_column(panels, height, j + TILE_COLS);
+    return (operand){first, PANEL, (size_t)(next - first)};
+}
+
 /* Neighbouring columns of one sample: element (c, k) is data[c * channel + k * column]. */
 typedef struct {
     size_t at, columns, channel, column;

@@ -244,7 +244,7 @@ static void add_means(piece *p, size_t width, bool two, acc factor, acc n)
 
 static void take_block(piece *p, const covariance_job *job, size_t group, size_t first, size_t n)
 {
-    size_t width = padded_channels(&job->shape), rows = block_columns(&job->shape);
+    size_t width = padded_channels(&job->shape), rows = block_columns(&job->shape), tiles;
     bool two = job->other != NULL;
     pack(&p->a, &job->shape, group, first, n);
     centre_block(&p->a, width, rows, p->count, n);
@@ -252,12 +252,17 @@ static void take_block(piece *p, const covariance_job *job, size_t group, size_t
         pack(&p->b, &job->shape, group, first, n);
         centre_block(&p->b, width, rows, p->count, n);
     }
-    for (size_t i = 0; i < group_channels(&job->shape); i += TILE_ROWS)
-        for (size_t j = two ? 0 : i / TILE_COLS * TILE_COLS; j < width; j += TILE_COLS) {
-            operand a = {p->a.block + i / PANEL * PANEL * rows + i % PANEL, PANEL, 1};
-            operand b = {p->b.block + j / PANEL * PANEL * rows + j % PANEL, PANEL, 1};
-            add_tile(p->m2 + i * width + j, p->m2_lost + i * width + j, width, a, b, padded(n, TREE));
+    for (size_t i = 0; i < group_channels(&job->shape); i += TILE_ROWS) {
+        operand a = {panel_column(p->a.block, rows, i), PANEL, 1};
+        for (size_t j = two ? 0 : i / TILE_COLS * TILE_COLS; j < width; j += tiles * TILE_COLS) {
+            operand b = panel_operand(p->b.block, rows, j);
+            tiles = j + TILE_COLS < width ? TILES_MOST : 1;
+            if (tiles == 2)
+                add_tiles(p->m2 + i * width + j, p->m2_lost + i * width + j, width, a, b, padded(n, TREE), 2);
+            else
+                add_tiles(p->m2 + i * width + j, p->m2_lost + i * width + j, width, a, b, padded(n, TREE), 1);
         }
+    }
     add_means(p, width, two, p->count * (acc)n / (p->count + (acc)n), (acc)n);
     p->count += (acc)n;
 }
