@@ -34,7 +34,7 @@ class Factors(NamedTuple):
 def factorise(covariance: Array, eps: Array, method: str, n_iterations: int, roundoff: float) -> Factors:
     """Return W for each group; `eps` is (groups,). A group that is not finite gives NaN."""
     d = covariance.shape[-1]
-    finite, known = np.True_, covariance
+    finite, known = None, covariance
     if not np.isfinite(covariance.sum()):
         finite = np.isfinite(covariance).all(axis=(1, 2))
         known = np.where(finite[:, np.newaxis, np.newaxis], covariance, 0.0)
@@ -54,7 +54,7 @@ def factorise(covariance: Array, eps: Array, method: str, n_iterations: int, rou
             factors = Factors(np.reshape(inverses, covariance.shape))
         else:
             factors = Factors(_newton(shifted, n_iterations)[0], covariance=shifted)
-    if not finite.all():
+    if finite is not None:
         factors.matrix[~finite] = np.nan
     return factors
 
