@@ -36,7 +36,7 @@ def factorise(covariance: Array, eps: Array, method: str, n_iterations: int, rou
     d = covariance.shape[-1]
     finite, known = None, covariance
     if not np.isfinite(covariance.sum()):
-        finite = np.isfinite(covariance).all(axis=(1, 2))
+        finite = np.asarray(np.isfinite(covariance).all(axis=(1, 2)))
         known = np.where(finite[:, np.newaxis, np.newaxis], covariance, 0.0)
     if method in ("zca", "pca"):
         values, vectors = _spectrum(known, eps, d * roundoff)
