@@ -67,6 +67,16 @@ def test_long_vectors_in_pieces(dtype: Any) -> None:
         _assert_exact(cnorm.normalize(x, axis=axis), x, axis=axis)
 
 
+@pytest.mark.usefixtures("native")
+@pytest.mark.parametrize(
+    ("p", "count", "root"), [(3, 27, 3), (2.5, 32, 4), (1.5, 8, 4), (0.5, 9, 81), (11, 2048, 2)]
+)
+def test_whole_roots_are_exact(p: float, count: int, root: int, dtype: Any) -> None:
+    """The kernels' own powers, which have the same bits on every machine."""
+    x = np.full((2, count), [[1], [-3]], dtype)
+    np.testing.assert_array_equal(cnorm.normalize(x, p), np.sign(x) / root)
+
+
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("value", [1000, 1e-4])
 def test_four_equal_values_are_halves(kind: Any, value: float) -> None:

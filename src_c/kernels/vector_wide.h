@@ -8,6 +8,7 @@
 #ifndef CN_VECTOR_WIDE_H
 #define CN_VECTOR_WIDE_H
 
+#include "power.h"
 #include "vector_sums.h"
 
 /* Element i of a vector is x[i / length * stride + i % length]. */
@@ -50,16 +51,11 @@ typedef struct {
 static inline wide_factors factors_of(int k) { return (wide_factors){ldexp(1, -(k / 2)), ldexp(1, -(k - k / 2))}; }
 static inline acc reduced(acc x, wide_factors f) { return x * f.first * f.second; }
 
-/* t^p, t >= 0: by multiplication where p is a small whole number. */
-#define WHOLE_MOST 8
-static inline acc power(acc t, acc p)
+/* So many elements at a time, for the powers' sake: they are taken in vectors. */
+#define WIDE_PIECE 64
+static inline size_t piece_at(const strided_vector *shape, size_t start)
 {
-    if (p != floor(p) || p < 1 || p > WHOLE_MOST)
-        return pow(t, p);
-    acc result = t;
-    for (int i = 1; i < (int)p; i++)
-        result *= t;
-    return result;
+    return shape->count - start < WIDE_PIECE ? shape->count - start : WIDE_PIECE;
 }
 
 /* Of t: its norm, and how many elements have the largest magnitude. */
@@ -74,33 +70,45 @@ static wide_norm norm_of_vector(const wide_vector_job *w, acc largest)
     wide_norm n = {0};
     acc most = frexp(largest, &n.exponent), one = most > 0 ? most : 1, sum = 0, lost = 0;
     n.reduce = factors_of(n.exponent);
-    for (size_t i = 0; i < w->shape.count; i++) {
-        acc x = fabs((acc)w->x[element_at(&w->shape, i)]), t = reduced(x, n.reduce);
-        n.ties += x == largest;
-        lost += two_sum(&sum, w->kind == NORM_TWO ? t * t : w->kind == NORM_ANY ? power(t / one, w->p) : t);
+    for (size_t start = 0; start < w->shape.count; start += WIDE_PIECE) {
+        size_t count = piece_at(&w->shape, start);
+        acc terms[WIDE_PIECE];
+        for (size_t i = 0; i < count; i++) {
+            acc x = fabs((acc)w->x[element_at(&w->shape, start + i)]), t = reduced(x, n.reduce);
+            n.ties += x == largest;
+            terms[i] = w->kind == NORM_TWO ? t * t : w->kind == NORM_ANY ? t / one : t;
+        }
+        if (w->kind == NORM_ANY)
+            take_powers(terms, count, w->p);
+        for (size_t i = 0; i < count; i++)
+            lost += two_sum(&sum, terms[i]);
     }
     sum += lost;
     n.norm = w->kind == NORM_TWO   ? sqrt(sum)
              : w->kind == NORM_ONE ? sum
              : w->kind == NORM_MAX ? most
-                                   : most * pow(sum, 1 / w->p);
+                                   : most * root_of(sum, w->p);
     return n;
 }
 
-/* The gradient of the norm at x = 2^k t. t alone may have vanished. */
-static acc direction_of(const wide_vector_job *w, const wide_norm *n, acc x, acc t, bool largest)
+/* The gradient of the norm at x = 2^k t, for a piece from `start` on. t alone may have vanished. */
+static void directions_of(acc *direction, const wide_vector_job *w, const wide_norm *n, acc largest, size_t start)
 {
-    acc sign = x > 0 ? 1 : x < 0 ? -1 : 0;
-    switch (w->kind) {
-    case NORM_TWO:
-        return t / n->norm;
-    case NORM_ONE:
-        return sign;
-    case NORM_MAX:
-        return largest ? sign / n->ties : 0;
-    default:
-        return t == 0 ? 0 : sign * power(fabs(t) / n->norm, w->p - 1);
+    size_t count = piece_at(&w->shape, start);
+    acc t[WIDE_PIECE];
+    for (size_t i = 0; i < count; i++) {
+        acc x = w->x[element_at(&w->shape, start + i)], sign = x > 0 ? 1 : x < 0 ? -1 : 0;
+        t[i] = reduced(x, n->reduce);
+        direction[i] = w->kind == NORM_TWO   ? t[i] / n->norm
+                       : w->kind == NORM_ONE ? sign
+                       : w->kind == NORM_MAX ? (fabs(x) == largest ? sign / n->ties : 0)
+                                             : fabs(t[i]) / n->norm;
     }
+    if (w->kind != NORM_ANY)
+        return;
+    take_powers(direction, count, w->p - 1);
+    for (size_t i = 0; i < count; i++)
+        direction[i] = t[i] > 0 ? direction[i] : t[i] < 0 ? -direction[i] : 0;
 }
 
 /* Where the norm is below eps: no gradient goes through it. */
@@ -125,6 +133,24 @@ static acc wide_slope(const wide_vector_job *w, const wide_norm *n, wide_factors
     return sum + lost;
 }
 
+/* dx; returns the gradient of the factor. */
+static acc wide_gradient_of_vector(const wide_vector_job *w, const wide_norm *n, acc largest, acc most_dy)
+{
+    int j = 0, g = 0;
+    frexp(most_dy, &j);
+    wide_factors reduce_dy = factors_of(j);
+    acc slope = wide_slope(w, n, reduce_dy), factor = frexp(w->factor, &g), direction[WIDE_PIECE];
+    for (size_t i = 0; i < w->shape.count; i++) {
+        size_t at = element_at(&w->shape, i);
+        if (i % WIDE_PIECE == 0)
+            directions_of(direction, w, n, largest, i);
+        acc rest = reduced((acc)w->dy[at], reduce_dy) - direction[i % WIDE_PIECE] * slope;
+        acc value = w->shape.count == 1 ? 0 : rest / n->norm;
+        w->y[at] = (real)ldexp(value * factor, j - n->exponent + g);
+    }
+    return ldexp(slope, j);
+}
+
 /* Writes y or dx; returns the norm or, with dy, the gradient of the factor. */
 CN_NOINLINE static acc wide_vector(const wide_vector_job *w)
 {
@@ -141,22 +167,13 @@ CN_NOINLINE static acc wide_vector(const wide_vector_job *w)
         divide_by_eps(w);
         return w->dy ? 0 : norm;
     }
-    int j = 0, g = 0;
-    frexp(most_dy, &j);
-    wide_factors reduce_dy = factors_of(j);
-    acc slope = w->dy ? wide_slope(w, &n, reduce_dy) : 0, factor = frexp(w->factor, &g);
+    if (w->dy)
+        return wide_gradient_of_vector(w, &n, largest, most_dy);
     for (size_t i = 0; i < w->shape.count; i++) {
         size_t at = element_at(&w->shape, i);
-        acc x = w->x[at], t = reduced(x, n.reduce);
-        if (!w->dy) {
-            w->y[at] = (real)(t / n.norm * w->factor);
-            continue;
-        }
-        acc direction = direction_of(w, &n, x, t, fabs(x) == largest);
-        acc value = w->shape.count == 1 ? 0 : (reduced((acc)w->dy[at], reduce_dy) - direction * slope) / n.norm;
-        w->y[at] = (real)ldexp(value * factor, j - n.exponent + g);
+        w->y[at] = (real)(reduced((acc)w->x[at], n.reduce) / n.norm * w->factor);
     }
-    return w->dy ? ldexp(slope, j) : norm;
+    return norm;
 }
 
 #endif
