@@ -15,7 +15,8 @@
 #include "level.h"
 
 /* 1 where fmaf() is an instruction. */
-#if defined(__FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+#if defined(FUSED_IN_HARDWARE)
+#elif defined(__FP_FAST_FMAF) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
 #define FUSED_IN_HARDWARE 1
 #else
 #define FUSED_IN_HARDWARE 0
