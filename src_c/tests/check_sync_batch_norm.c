@@ -116,12 +116,13 @@ static void worst_errors(const ranks_problem *p, const ranks_data *d, long doubl
                 rstd * d->weight[c] * (d->dy[i] - sums[2 * c] / r[c].count - hat * (sums[2 * c + 1] / r[c].count));
             if (pass == 0) {
                 long double error = fabsl(d->results[i] - hat * d->weight[c]) / (fmaxl(1, fabsl(hat)) * d->weight[c]);
-                *y_worst = fmaxl(*y_worst, error);
+                *y_worst = error >= 0 ? fmaxl(*y_worst, error) : INFINITY; /* a NaN is infinitely wrong */
                 most[2 * c] += d->dy[i], most[2 * c + 1] += d->dy[i] * hat;
             } else if (pass == 1) {
                 most[2 * c] = fmaxl(most[2 * c], fmaxl(fabsl(dx), rstd * d->weight[c] * fabsl(d->dy[i]) / 2));
             } else {
-                *dx_worst = fmaxl(*dx_worst, fabsl(d->results[d->n + i] - dx) / most[2 * c]);
+                long double error = fabsl(d->results[d->n + i] - dx) / most[2 * c];
+                *dx_worst = error >= 0 ? fmaxl(*dx_worst, error) : INFINITY;
             }
             if (pass == 0 && i + 1 == d->n)
                 for (size_t k = 0; k < 2 * p->channels; k++)
