@@ -95,7 +95,7 @@ CN_INLINE vector_scale answer(vector_question q, acc *noted)
         k.fast &= (size >= DOT_LEAST) & (size <= DOT_MOST);
         k.slope = (real)(q.kind == NORM_MAX ? slope / (q.ties > 0 ? q.ties : 1) : slope);
         k.measure = (real)(small ? 0 : q.kind == NORM_MAX ? norm : 1 / norm);
-        k.scale = q.single & !small ? 0 : k.scale; /* the sign of one element has no gradient */
+        k.scale = (q.single & !small) ? 0 : k.scale; /* the sign of one element has no gradient */
     }
     return k;
 }
