@@ -125,7 +125,13 @@ def measure(build: Build, function: str) -> Size:
 
 
 def linked_names(elf: Path) -> Iterable[str]:
-    return (line.split()[-1] for line in run(f"{CROSS}nm {elf}").splitlines())
+    """Names of functions; those of static ones, which several files may have, after their file's name."""
+    file = ""
+    for line in run(f"{CROSS}nm -a -p {elf}").splitlines():
+        *_, kind, name = line.split()
+        if kind == "a" and name.endswith(".c"):
+            file = name
+        yield f"{file}:{name}" if kind in "tr" else name
 
 
 INDIRECT = "__indirect_call"
@@ -150,7 +156,7 @@ def call_graph(folder: Path) -> Graph:
 def by_pointer(graph: Graph, linked: set[str]) -> list[str]:
     """Functions that are linked and that nobody calls by name."""
     named = {target for _, targets in graph.values() for target in targets}
-    return [f for f in graph if f not in named and f.split(":")[-1] in linked and not f.startswith("cnorm_")]
+    return [f for f in graph if f not in named and f.split("/")[-1] in linked and not f.startswith("cnorm_")]
 
 
 def external_calls(graph: Graph, start: str, linked: set[str]) -> tuple[str, ...]:
