@@ -30,6 +30,14 @@ static inline acc two_sum(acc *a, acc b)
     return error;
 }
 
+/* a * b - product exactly, product = a * b rounded (Dekker 1971): FMA is not to be had on every level. */
+static inline acc product_error(acc a, acc b, acc product)
+{
+    acc a_big = a * 134217729.0, a_hi = a_big - (a_big - a), a_lo = a - a_hi;
+    acc b_big = b * 134217729.0, b_hi = b_big - (b_big - b), b_lo = b - b_hi;
+    return ((a_hi * b_hi - product) + a_hi * b_lo + a_lo * b_hi) + a_lo * b_lo;
+}
+
 static inline void merge(moments *a, const moments *b)
 {
     if (a->count == 0) {

@@ -15,14 +15,6 @@ typedef struct {
     bool fast;
 } normaliser;
 
-/* a * b - product exactly, product = a * b rounded (Dekker 1971): FMA is not to be had on every level. */
-static inline acc product_error(acc a, acc b, acc product)
-{
-    acc a_big = a * 134217729.0, a_hi = a_big - (a_big - a), a_lo = a - a_hi;
-    acc b_big = b * 134217729.0, b_hi = b_big - (b_big - b), b_lo = b - b_hi;
-    return ((a_hi * b_hi - product) + a_hi * b_lo + a_lo * b_hi) + a_lo * b_lo;
-}
-
 /* variance = (m2 + m2_lo) / count + eps, returned rounded, and rstd = 1 / sqrt(variance).
  * For double data the four roundings of that would show in the result: they are computed, and one Newton step on
  * 1 - variance * rstd^2 puts their sum into rstd_lo. For float data double has digits to spare. */

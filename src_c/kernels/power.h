@@ -25,26 +25,16 @@ CN_INLINE two_words sum_in_words(acc a, acc b)
     return (two_words){a, lo};
 }
 
-/* a * b exactly: by one instruction where there is one, or else from products of halves (Dekker), which give the same. */
-#if defined(__GNUC__) && (defined(__FP_FAST_FMA) || defined(__AVX512F__))
+/* a * b exactly: by one instruction where there is one. */
 CN_INLINE two_words product_in_words(acc a, acc b)
 {
     acc p = a * b;
+#if defined(__GNUC__) && (defined(__FP_FAST_FMA) || defined(__AVX512F__))
     return (two_words){p, __builtin_fma(a, b, -p)};
-}
 #else
-CN_INLINE acc upper_half(acc a)
-{
-    acc c = 134217729 * a; /* 2^27 + 1 */
-    return c - (c - a);
-}
-
-CN_INLINE two_words product_in_words(acc a, acc b)
-{
-    acc p = a * b, a1 = upper_half(a), a2 = a - a1, b1 = upper_half(b), b2 = b - b1;
-    return (two_words){p, ((a1 * b1 - p) + a1 * b2 + a2 * b1) + a2 * b2};
-}
+    return (two_words){p, product_error(a, b, p)};
 #endif
+}
 
 CN_INLINE two_words times_words(two_words a, two_words b)
 {

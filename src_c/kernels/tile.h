@@ -72,9 +72,9 @@ CN_INLINE void copy_row(real *out, const real *sum, size_t tiles)
         memcpy(out + TILE_ROWS * TILE_COLS, sum + TILE_COLS, (size_t)TILE_COLS * sizeof(real));
 }
 
-/* One tile or two, one after the other. The rows are written out: an array that is indexed by a variable would not stay
- * in registers. */
-CN_INLINE void sum_tiles(real *out, operand a, operand b, size_t depth, size_t tiles)
+/* One tile or two, as a constant, one after the other. The rows are written out: an array that is indexed by a variable
+ * would not stay in registers. */
+CN_INLINE void sum_constant_tiles(real *out, operand a, operand b, size_t depth, const size_t tiles)
 {
     real s0[2 * TILE_COLS] = {0}, s1[2 * TILE_COLS] = {0}, s2[2 * TILE_COLS] = {0}, s3[2 * TILE_COLS] = {0};
     real s4[2 * TILE_COLS] = {0}, s5[2 * TILE_COLS] = {0}, s6[2 * TILE_COLS] = {0}, s7[2 * TILE_COLS] = {0};
@@ -93,6 +93,14 @@ CN_INLINE void sum_tiles(real *out, operand a, operand b, size_t depth, size_t t
     copy_row(out + 3 * TILE_COLS, s3, tiles), copy_row(out + 4 * TILE_COLS, s4, tiles);
     copy_row(out + 5 * TILE_COLS, s5, tiles), copy_row(out + 6 * TILE_COLS, s6, tiles);
     copy_row(out + 7 * TILE_COLS, s7, tiles);
+}
+
+CN_INLINE void sum_tiles(real *out, operand a, operand b, size_t depth, size_t tiles)
+{
+    if (tiles == 2)
+        sum_constant_tiles(out, a, b, depth, 2);
+    else
+        sum_constant_tiles(out, a, b, depth, 1);
 }
 
 /* total[i * stride + j] += the sum over k < depth, a multiple of TREE. */

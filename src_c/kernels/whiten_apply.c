@@ -156,10 +156,7 @@ CN_INLINE size_t make_tiles(real *tiles, const apply_job *job, const real *block
         const real *block = blocks + t * block_size(s), *matrix = job->terms[t].matrix + group * matrix_size(s);
         operand a = {(s->last ? block : matrix) + i * width, 1, width};
         operand b = panel_operand(s->last ? matrix : block, height, j);
-        if (n == 2)
-            add_short_tiles(tiles, a, b, depth, 2);
-        else
-            add_short_tiles(tiles, a, b, depth, 1);
+        add_short_tiles(tiles, a, b, depth, n);
     }
     return n;
 }

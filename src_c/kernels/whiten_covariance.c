@@ -257,10 +257,7 @@ static void take_block(piece *p, const covariance_job *job, size_t group, size_t
         for (size_t j = two ? 0 : i / TILE_COLS * TILE_COLS; j < width; j += tiles * TILE_COLS) {
             operand b = panel_operand(p->b.block, rows, j);
             tiles = j + TILE_COLS < width ? TILES_MOST : 1;
-            if (tiles == 2)
-                add_tiles(p->m2 + i * width + j, p->m2_lost + i * width + j, width, a, b, padded(n, TREE), 2);
-            else
-                add_tiles(p->m2 + i * width + j, p->m2_lost + i * width + j, width, a, b, padded(n, TREE), 1);
+            add_tiles(p->m2 + i * width + j, p->m2_lost + i * width + j, width, a, b, padded(n, TREE), tiles);
         }
     }
     add_means(p, width, two, p->count * (acc)n / (p->count + (acc)n), (acc)n);
