@@ -16,6 +16,7 @@ Call = Callable[[], object]
 FEWEST = 2  # rounds of a contestant, however slow it is
 DISTURBED = 1.5  # median over best round
 WARM = 0.05  # seconds
+TRIALS = 4
 
 
 @dataclass(frozen=True)
@@ -84,12 +85,13 @@ def plan(call: Call, seconds: float) -> tuple[int, bool]:
     """Return how many calls fill `seconds`, and whether a turn needs a call ahead of them.
 
     The first call ever sets things up and does not count, unless it is so slow that this does not matter. A
-    call longer than `WARM` is its own warm-up.
+    call longer than `WARM` is its own warm-up. The best of a few times counts: a call that waits for a sleeping
+    thread can take a hundred times as long, and would then be timed alone in every turn.
     """
     if timeit.Timer(call).timeit(1) > 10 * WARM:
         return 1, False
     loops = 1
-    while (elapsed := timeit.Timer(call).timeit(loops)) < seconds / 2:
+    while (elapsed := min(timeit.Timer(call).repeat(TRIALS, loops))) < seconds / 2:
         loops = max(2 * loops, min(10 * loops, int(seconds / max(elapsed, 1e-9) * loops)))
     return max(1, round(seconds / elapsed * loops)), elapsed < WARM
 

@@ -1,8 +1,10 @@
 """Who whitening is compared with: the compositions that users write of NumPy's and of PyTorch's operations.
 
 Mean, covariance by matmul, eigenvalues, Cholesky factor or Newton-Schulz iterations, and the product with W,
-all in the dtype of x. The backward of PyTorch is autograd's, on a graph that is kept: the forward pass is not
-timed. NumPy's is the formula for "zca", from what its forward has left.
+all in the dtype of x. PyTorch's is put together as in the IterNorm that its authors published (baddbmm for
+the covariance and for the iterations), with y contiguous and in the memory order of x, as theirs and cnorm's.
+The backward of PyTorch is autograd's, on a graph that is kept: the forward pass is not timed. NumPy's is the
+formula for "zca", from what its forward has left.
 """
 
 from collections.abc import Callable
@@ -27,9 +29,20 @@ def columns(x: Array, case: WhitenCase) -> Array:
 
 
 def restored(y: Array, case: WhitenCase) -> Array:
-    """Return (groups, width, columns) in the shape of x, as a view."""
+    """Return (groups, width, columns) in the shape and the memory order of x."""
     others = [n for i, n in enumerate(case.shape) if i != case.axis % len(case.shape)]
-    return np.moveaxis(y.reshape(case.channels, *others), 0, case.axis)
+    return np.ascontiguousarray(np.moveaxis(y.reshape(case.channels, *others), 0, case.axis))
+
+
+def product(matrix: Any, d: Any) -> Any:
+    """Matrix times columns; those of a batch that is a matrix stay side by side in memory, so y need not be turned."""
+    rows = d.swapaxes(1, 2)
+    return (rows @ matrix.swapaxes(1, 2)).swapaxes(1, 2) if rows.shape[0] == 1 and is_contiguous(rows) else matrix @ d
+
+
+def is_contiguous(array: Any) -> bool:
+    """Whether a NumPy array or a tensor is."""
+    return bool(array.flags.c_contiguous if isinstance(array, np.ndarray) else array.is_contiguous())
 
 
 def numpy_matrix(sigma: Array, method: str) -> tuple[Array, Array, Array]:
@@ -58,7 +71,7 @@ def numpy_forward(x: Array, case: WhitenCase) -> tuple[Array, Array, tuple[Array
     d = d - d.mean(2, keepdims=True)
     sigma = d @ d.transpose(0, 2, 1) / d.shape[2] + EPS * np.eye(case.width, dtype=x.dtype)
     matrices = numpy_matrix(sigma, case.method)
-    return restored(matrices[0] @ d, case), d, matrices
+    return restored(product(matrices[0], d), case), d, matrices
 
 
 def numpy_zca_backward(dy: Array, x: Array, case: WhitenCase) -> Callable[[], Array]:
@@ -73,22 +86,23 @@ def numpy_zca_backward(dy: Array, x: Array, case: WhitenCase) -> Callable[[], Ar
         g = g - g.mean(2, keepdims=True)
         turned = vectors.transpose(0, 2, 1)
         gradient = vectors @ (differences * (turned @ (g @ d.transpose(0, 2, 1)) @ vectors)) @ turned
-        return restored(matrix @ g + (gradient + gradient.transpose(0, 2, 1)) @ d / d.shape[2], case)
+        both = (gradient + gradient.transpose(0, 2, 1)) / d.shape[2]
+        return restored(product(matrix, g) + product(both, d), case)
 
     return call
 
 
 def torch_matrix(torch: Any, sigma: Any, method: str) -> Any:
     """W (groups, d, d)."""
-    identity = torch.eye(sigma.shape[-1], dtype=sigma.dtype)
+    identity = torch.eye(sigma.shape[-1], dtype=sigma.dtype).expand_as(sigma)
     if method == "cholesky":
         factor = torch.linalg.cholesky(sigma)
-        return torch.linalg.solve_triangular(factor, identity.expand_as(sigma), upper=False)
+        return torch.linalg.solve_triangular(factor, identity, upper=False)
     if method == "newton":
         trace = sigma.diagonal(dim1=1, dim2=2).sum(1)[:, None, None]
-        p, normal = identity.expand_as(sigma), sigma / trace
+        p, normal = identity, sigma / trace
         for _ in range(ITERATIONS):
-            p = (3 * p - p @ p @ p @ normal) / 2
+            p = torch.baddbmm(p, torch.matrix_power(p, 3), normal, beta=1.5, alpha=-0.5)
         return p / trace.sqrt()
     values, vectors = torch.linalg.eigh(sigma)
     rows = values.rsqrt()[:, :, None] * vectors.transpose(1, 2)
@@ -99,12 +113,14 @@ def torch_matrix(torch: Any, sigma: Any, method: str) -> Any:
 
 
 def torch_forward(torch: Any, x: Any, case: WhitenCase) -> Any:
-    """y in the shape of x."""
+    """y in the shape and the memory order of x."""
     moved = x.movedim(case.axis, 0)
     d = moved.reshape(case.num_groups, case.width, -1)
     d = d - d.mean(2, keepdim=True)
-    sigma = d @ d.transpose(1, 2) / d.shape[2] + EPS * torch.eye(case.width, dtype=x.dtype)
-    return (torch_matrix(torch, sigma, case.method) @ d).reshape(moved.shape).movedim(0, case.axis)
+    identity = torch.eye(case.width, dtype=x.dtype).expand(case.num_groups, -1, -1)
+    sigma = torch.baddbmm(identity, d, d.transpose(1, 2), beta=EPS, alpha=1 / d.shape[2])
+    y = product(torch_matrix(torch, sigma, case.method), d)
+    return y.reshape(moved.shape).movedim(0, case.axis).contiguous()
 
 
 def torch_contestant(case: WhitenCase, x: Array, dy: Array | None) -> Contestant | str:

@@ -1,6 +1,7 @@
 """The arrays of one case: every contestant reads the same ones, and writes the same `out` if any."""
 
 import math
+import mmap
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -8,9 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from bench.cases import Case
+from bench.machine import MIB
 
 Array = npt.NDArray[np.floating]
 PERIOD = (1 << 20) + 7  # of the values of x: odd, so that no two rows or channels are alike
+HUGE_PAGE = 2 * MIB
 PERIOD_OF_DY = (1 << 20) + 33  # another, so that no two pairs of x and dy are alike
 
 
@@ -61,7 +64,7 @@ def build(case: Case) -> Problem:
         bias=normal(case.channels, 0.0, 0.2),
         running_mean=normal(case.channels, 0.5, 0.1),
         running_var=np.square(normal(case.channels, 2.0, 0.1)),
-        out=np.zeros_like(x),  # zeros, so that every page exists before the first call
+        out=filled(case.shape, np.zeros(1, dtype)),  # so that every page exists before the first call
     )
 
 
@@ -76,8 +79,26 @@ def build_backward(case: Case, statistics: Statistics) -> BackwardProblem:
 
 def filled(shape: tuple[int, ...], values: Array) -> Array:
     """Return an array of the values, over and over."""
-    array = np.empty(shape, values.dtype)
+    array = fresh(shape, values.dtype)
     flat = array.reshape(-1)
     for start in range(0, flat.size, values.size):
         flat[start : start + values.size] = values[: flat.size - start]
+    return array
+
+
+def fresh(shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
+    """Return an array on memory fresh from the system, if it is large: on huge pages where there are such.
+
+    What an allocator hands out again may be scattered over small pages, and then everybody who reads or writes
+    it takes up to twice the time. That would differ from case to case by what ran before.
+    """
+    count = math.prod(shape)
+    nbytes = count * np.dtype(dtype).itemsize
+    if nbytes < HUGE_PAGE:
+        return np.empty(shape, dtype)
+    memory = mmap.mmap(-1, nbytes + HUGE_PAGE)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    address = np.frombuffer(memory, np.uint8).ctypes.data
+    array: Array = np.frombuffer(memory, dtype, count, -address % HUGE_PAGE).reshape(shape)
     return array

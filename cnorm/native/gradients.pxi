@@ -72,7 +72,7 @@ cdef bint take_dy(object dy, cnp.ndarray x, gradient_data *g) noexcept:
 
 
 cdef cnp.ndarray new_parameter(bint wanted, cnp.ndarray x, int ndim, cnp.npy_intp *shape):
-    return cnp.PyArray_EMPTY(ndim, shape, cnp.PyArray_TYPE(x), 0) if wanted else None
+    return new_array(ndim, shape, cnp.PyArray_TYPE(x)) if wanted else None
 
 
 # The backward call of a norm over channels: its shape, data and results.

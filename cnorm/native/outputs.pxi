@@ -2,8 +2,9 @@
 # up to a limit, since the page faults of fresh memory cost more than a norm does.
 
 cdef extern from "pages.h" nogil:
+    size_t pages_size(size_t size)
     void *pages_allocate(size_t size)
-    void pages_free(void *pages)
+    void pages_free(void *pages, size_t size)
 
 cdef enum:
     KEPT_MOST = 16
@@ -45,8 +46,10 @@ cdef void *forget(int i) noexcept nogil:
 
 cdef void trim(size_t limit) noexcept nogil:
     """Free the oldest kept pages until they are at most `limit` bytes and leave a free entry; the lock is held."""
+    cdef size_t size
     while kept_count > 0 and (kept_bytes > limit or kept_count == KEPT_MOST):
-        pages_free(forget(0))
+        size = kept_sizes[0]
+        pages_free(forget(0), size)
 
 
 cdef class Pages:
@@ -67,7 +70,7 @@ cdef class Pages:
             kept_count += 1
             kept_bytes += self.size
         else:
-            pages_free(self.pages)
+            pages_free(self.pages, self.size)
         PyThread_release_lock(kept_lock)
 
 
@@ -75,7 +78,7 @@ cdef Pages take_pages(size_t size):
     """Kept pages of this size, or up to a quarter more, or else fresh ones."""
     cdef Pages owner = Pages.__new__(Pages)
     cdef int i
-    size = (size + 0xFFFF) & ~<size_t>0xFFFF
+    size = pages_size(size)
     PyThread_acquire_lock(kept_lock, 1)
     for i in range(kept_count - 1, -1, -1):
         if size <= kept_sizes[i] <= size + size // 4:

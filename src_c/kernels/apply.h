@@ -54,7 +54,7 @@ static inline void affine_vectors(real *y, const real *x, size_t n, normaliser k
         return;
     }
     for (size_t i = 0, m; i < n; i += m) {
-        m = ahead && n > STREAM_RUN ? stream_run(y + i, n - i) : n;
+        m = next_run(y + i, n - i, ahead);
         fetch_near(x + i, m, ahead);
         affine_vectors_run(y + i, x + i, m, k, weight ? weight + i : NULL, bias ? bias + i : NULL);
     }
@@ -87,7 +87,7 @@ static inline void affine_scalars(real *y, const real *x, size_t n, real hi, rea
         return;
     }
     for (size_t i = 0, m; i < n; i += m) {
-        m = ahead && n > STREAM_RUN ? stream_run(y + i, n - i) : n;
+        m = next_run(y + i, n - i, ahead);
         fetch_near(x + i, m, ahead);
         affine_scalars_run(y + i, x + i, m, hi, scale, shift);
     }

@@ -51,6 +51,17 @@ CN_INLINE bool carried(acc sum) { return sizeof(real) == sizeof(acc) && fabs(sum
 #define MERGE_COUNT 1024
 #define MERGE_BYTES (256 * 1024) /* more than this is worth sharing */
 
+/* dweight and dbias of the parameters [first, last) from complete sums, of which `sums` has that of `first`. */
+static inline void write_parameters(const parameter_sums *p, const acc *sums, size_t first, size_t last)
+{
+    for (size_t part = 0; part < 2; part++) {
+        real *out = part ? p->dbias : p->dweight;
+        const acc *sum = sums + part * p->count, *lost = sum + 2 * p->count;
+        for (size_t i = first, k = 0; i < (out ? last : 0); i++, k++)
+            out[i] = (real)(carried(sum[k]) ? sum[k] + lost[k] : sum[k]);
+    }
+}
+
 static void merge_parameters(void *job, size_t task)
 {
     const parameter_sums *p = job;
@@ -67,12 +78,7 @@ static void merge_parameters(void *job, size_t task)
             }
         }
     }
-    for (size_t part = 0; part < 2; part++) {
-        real *out = part ? p->dbias : p->dweight;
-        const acc *sum = into + part * count, *lost = sum + 2 * count;
-        for (size_t i = first; i < (out ? last : 0); i++)
-            out[i] = (real)(carried(sum[i]) ? sum[i] + lost[i] : sum[i]);
-    }
+    write_parameters(p, into + first, first, last);
 }
 
 /* Writes dweight and dbias; zeros if there is no block. */

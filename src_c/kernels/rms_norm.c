@@ -53,7 +53,7 @@ static void apply_row(const groups *g, size_t parameter, const normaliser *k, si
         return;
     }
     for (size_t i = 0, m; i < n; i += m) {
-        m = ahead && n > STREAM_RUN ? stream_run(y + i, n - i) : n;
+        m = next_run(y + i, n - i, ahead);
         fetch_near(x + i, m, ahead);
         scale_run(y + i, x + i, m, k->rstd, offset, weight ? weight + i : NULL, bias ? bias + i : NULL);
     }

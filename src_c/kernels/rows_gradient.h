@@ -4,7 +4,8 @@
  * each row (gradient.h), then dx of the four and, in the same loop, the sums over them of dy * hat and of dy, which join the
  * block's sums in acc (parameter_sums.h). So x and dy come from memory once, and dx goes there once: 3S of traffic where
  * four rows fit in the cache, else 5S.
- * Few long rows: tasks first take the pieces of rows for the sums, then ranges of columns of all rows.
+ * Few long rows: tasks first take the pieces of rows for the sums, then ranges of columns of all rows, whose parameters'
+ * sums are complete a tile at a time.
  * The same additions in the same order both ways: the bits do not depend on the number of threads.
  *
  * A kernel supplies its sums and its formula.
@@ -31,12 +32,12 @@ struct rows_gradient {
     const real *dy, *x, *mean, *rstd, *weight;
     size_t rows, cols;
     real offset;
-    bool centred, zero_weight;
+    bool centred;
     cn_work work;
     /* The columns [first, first + n) of a row join the lanes of its sums. */
     void (*add)(const rows_gradient *g, gradient_lanes *sums, size_t row, size_t first, size_t n);
     /* The columns [first, first + n) of one row, or of ROWS_TOGETHER: dx, its rows `stride` apart, and what they add to
-     * the block's sums, if these are not NULL. */
+     * the sums of these columns, if those are not NULL. */
     void (*apply)(const rows_gradient *g, real *dx, size_t stride, acc *sums, size_t row, size_t rows, size_t first,
                   size_t n, const gradient *k);
     size_t block_rows, together;
@@ -50,9 +51,9 @@ static inline bool weight_is_zero(const rows_gradient *g)
 {
     int any = 0;
 #pragma omp simd reduction(| : any)
-    for (size_t c = 0; c < g->cols; c++)
+    for (size_t c = 0; c < (g->weight ? g->cols : 0); c++)
         any |= g->offset + g->weight[c] != 0;
-    return !any;
+    return g->weight && !any;
 }
 
 static inline void plan_rows(rows_gradient *g)
@@ -105,7 +106,7 @@ static gradient_sums whole_row(const rows_gradient *g, size_t row)
 static gradient row_gradient(const rows_gradient *g, size_t row, const gradient_sums *s)
 {
     gradient k = make_gradient(s, (acc)g->cols, g->centred ? g->mean[row] : 0, g->rstd[row], g->centred);
-    k.fast &= !k.no_sums || g->zero_weight || all_zero(g->dy + row * g->cols, g->cols);
+    k.fast &= !k.no_sums || weight_is_zero(g) || all_zero(g->dy + row * g->cols, g->cols);
     return k;
 }
 
@@ -160,7 +161,7 @@ static inline size_t tile_width(size_t c, size_t last)
     return left < WIDEST_TILE ? left : TILE;
 }
 
-/* `rows` rows that are all fast. */
+/* `rows` rows that are all fast; `sums` are those of column `first` on. */
 static inline void apply_rows(const rows_gradient *g, size_t row, size_t rows, const gradient *k, size_t first,
                               size_t last, acc *sums, next_rows *next)
 {
@@ -169,7 +170,8 @@ static inline void apply_rows(const rows_gradient *g, size_t row, size_t rows, c
     for (size_t c = first, n; c < last; c += n) {
         size_t at = row * g->cols + c;
         n = buffered || next ? tile_width(c, last) : last - c;
-        g->apply(g, buffered ? buffer : g->dx + at, buffered ? WIDEST_TILE : g->cols, sums, row, rows, c, n, k);
+        g->apply(g, buffered ? buffer : g->dx + at, buffered ? WIDEST_TILE : g->cols, sums ? sums + (c - first) : NULL,
+                 row, rows, c, n, k);
         for (size_t r = 0; r < (g->dx && buffered ? rows : 0); r++)
             stream_out(g->dx + at + r * g->cols, buffer + r * WIDEST_TILE, n);
         if (next)
@@ -247,18 +249,23 @@ static bool merge_row_pieces(rows_gradient *g)
     return fast;
 }
 
-/* The columns of one piece, of all rows. */
+/* The columns of one piece, of all rows, which are one block. Every tile's sums take the same small piece of memory. */
 static void column_range(void *job, size_t task)
 {
     const rows_gradient *g = job;
-    size_t first = task * g->plan.blocks_per_piece * BLOCK, last = first + g->plan.blocks_per_piece * BLOCK;
-    last = last < g->cols ? last : g->cols;
-    acc *sums = sums_of(g, 0);
-    if (sums)
-        clear_sums(&g->parameters, 0, first, last);
-    for (size_t row = 0; row < g->rows; row += g->together) {
-        size_t n = g->rows - row < g->together ? g->rows - row : g->together;
-        rows_together(g, row, n, g->gradients + row, first, last, sums, NULL);
+    size_t start = task * g->plan.blocks_per_piece * BLOCK, end = start + g->plan.blocks_per_piece * BLOCK;
+    end = end < g->cols ? end : g->cols;
+    acc *sums = sums_of(g, 0) ? sums_of(g, 0) + start : NULL;
+    for (size_t first = start, last; first < end; first = last) {
+        last = end - first < MERGE_COUNT ? end : first + MERGE_COUNT;
+        if (sums)
+            clear_sums(&g->parameters, 0, start, start + (last - first));
+        for (size_t row = 0; row < g->rows; row += g->together) {
+            size_t n = g->rows - row < g->together ? g->rows - row : g->together;
+            rows_together(g, row, n, g->gradients + row, first, last, sums, NULL);
+        }
+        if (sums)
+            write_parameters(&g->parameters, sums, first, last);
     }
     stream_fence();
 }
@@ -269,18 +276,18 @@ static inline void rows_backward(rows_gradient *g, void *workspace)
     unsigned char *memory = workspace;
     g->parameters.memory = workspace;
     if (g->rows && g->cols) {
-        g->zero_weight = g->weight && weight_is_zero(g);
         g->pieces = (gradient_sums *)(memory + parameter_sums_size(g->parameters.blocks, g->cols));
         g->gradients = (gradient *)(g->pieces + g->rows * g->plan.pieces);
         bool shared = false;
-        if (g->work.threads > 1 && cn_few_groups(g->rows, g->plan.pieces)) {
+        if (cn_few_groups(g->rows, g->plan.pieces)) {
             cn_parallel_for(g->rows * g->plan.pieces, g->work, row_piece_sums, g);
             shared = merge_row_pieces(g);
         }
-        if (shared)
+        if (shared) {
             cn_parallel_for(g->plan.pieces, g->work, column_range, g);
-        else
-            cn_parallel_for(g->parameters.blocks, g->work, row_block, g);
+            return;
+        }
+        cn_parallel_for(g->parameters.blocks, g->work, row_block, g);
     }
     finish_parameters(&g->parameters, g->work);
 }
@@ -347,7 +354,7 @@ CN_INLINE void apply_gradients(const rows_gradient *g, real *dx, size_t stride, 
                                size_t first, size_t n, const gradient *k, const bool centred)
 {
     size_t at = row * g->cols + first;
-    acc *weight_sums = sums ? sums + first : NULL, *bias_sums = sums ? weight_sums + g->cols : NULL;
+    acc *weight_sums = sums, *bias_sums = sums ? weight_sums + g->cols : NULL;
     acc *weight_lost = sums ? bias_sums + g->cols : NULL, *bias_lost = sums ? weight_lost + g->cols : NULL;
     gradient_rows a = {dx,          g->dy + at, g->x + at,   g->weight ? g->weight + first : NULL,
                        weight_sums, bias_sums,  weight_lost, bias_lost,

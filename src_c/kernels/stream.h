@@ -38,7 +38,7 @@ static inline size_t stream_run(const real *to, size_t n)
 /* A group is fetched while the one before it is written, if it has at most this many bytes: what the first cache has
  * room for beside the present group; or past the caches, where x comes from memory, a part of the second cache. Longer
  * groups are left to the processor's own prefetching. */
-#define NEAR_BYTES (16 * 1024)
+#define NEAR_BYTES (8 * 1024)
 #define FAR_BYTES (256 * 1024)
 
 /* Where there is no next group: this far ahead in the same array, across the pages at which processors stop. */
@@ -65,6 +65,16 @@ CN_INLINE void fetch_far(const real *x, size_t n, size_t ahead)
 static inline bool worth_fetching(cn_work work, size_t bytes)
 {
     return work.far && bytes <= (work.stream ? FAR_BYTES : NEAR_BYTES);
+}
+
+/* The next of the runs in which n elements are written through the caches. Where x is fetched ahead, between two fetches;
+ * else all, from the first whole line of y on if there are many: a store across two lines takes twice as long. */
+static inline size_t next_run(const real *y, size_t n, size_t ahead)
+{
+    if (ahead && n > STREAM_RUN)
+        return stream_run(y, n);
+    size_t head = (size_t)(-(uintptr_t)y & 63) / sizeof(real);
+    return head && n > NEAR_BYTES / sizeof(real) ? head : n;
 }
 
 #ifdef STREAM_BYTES
