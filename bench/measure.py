@@ -85,8 +85,8 @@ def plan(call: Call, seconds: float) -> tuple[int, bool]:
     """Return how many calls fill `seconds`, and whether a turn needs a call ahead of them.
 
     The first call ever sets things up and does not count, unless it is so slow that this does not matter. A
-    call longer than `WARM` is its own warm-up. The best of a few times counts: a call that waits for a sleeping
-    thread can take a hundred times as long, and would then be timed alone in every turn.
+    call longer than `WARM` is its own warm-up. The best of a few times counts: a call that waits for a
+    sleeping thread can take a hundred times as long, and would then be timed alone in every turn.
     """
     if timeit.Timer(call).timeit(1) > 10 * WARM:
         return 1, False

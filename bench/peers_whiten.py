@@ -35,9 +35,11 @@ def restored(y: Array, case: WhitenCase) -> Array:
 
 
 def product(matrix: Any, d: Any) -> Any:
-    """Matrix times columns; those of a batch that is a matrix stay side by side in memory, so y need not be turned."""
+    """Matrix times columns; if those of one group are rows in memory, then the result's too."""
     rows = d.swapaxes(1, 2)
-    return (rows @ matrix.swapaxes(1, 2)).swapaxes(1, 2) if rows.shape[0] == 1 and is_contiguous(rows) else matrix @ d
+    if rows.shape[0] == 1 and is_contiguous(rows):
+        return (rows @ matrix.swapaxes(1, 2)).swapaxes(1, 2)
+    return matrix @ d
 
 
 def is_contiguous(array: Any) -> bool:

@@ -89,8 +89,8 @@ def filled(shape: tuple[int, ...], values: Array) -> Array:
 def fresh(shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
     """Return an array on memory fresh from the system, if it is large: on huge pages where there are such.
 
-    What an allocator hands out again may be scattered over small pages, and then everybody who reads or writes
-    it takes up to twice the time. That would differ from case to case by what ran before.
+    What an allocator hands out again may be scattered over small pages, and then everybody who reads or
+    writes it takes up to twice the time. That would differ from case to case by what ran before.
     """
     count = math.prod(shape)
     nbytes = count * np.dtype(dtype).itemsize
