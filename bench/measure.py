@@ -99,10 +99,10 @@ def plan(call: Call, seconds: float) -> tuple[int, bool]:
 def settle() -> None:
     """Sleep until no thread of this process is spinning.
 
-    Every OpenMP runtime keeps its team spinning for milliseconds after a parallel region. With two runtimes
-    in one process the spinning team of one would be charged to the other.
+    OpenMP runtimes and OpenBLAS keep their threads spinning for milliseconds after parallel work, up to 35.
+    With several of them in one process the spinning threads of one would be charged to the other.
     """
-    step = 0.005  # longer than the tick that other threads' CPU time is booked in
+    step = 0.012  # longer than the tick that other threads' CPU time is booked in, 10 ms at most
     for _ in range(20):
         used = time.process_time()
         time.sleep(step)

@@ -15,6 +15,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from cnorm._openmp import short_spin
 from cnorm._protocol import Kernels
 
 Array = NDArray[Any]
@@ -28,7 +29,8 @@ def _load() -> tuple[Any, str]:
     if wanted == "python":
         return None, "CNORM_BACKEND=python"
     try:
-        return import_module("cnorm.native._cnorm"), ""
+        with short_spin():
+            return import_module("cnorm.native._cnorm"), ""
     except ImportError as error:
         absent = isinstance(error, ModuleNotFoundError) and error.name in (
             "cnorm.native",

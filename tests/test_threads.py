@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 
 import numpy as np
@@ -12,6 +13,20 @@ import cnorm
 from processes import answer, run
 
 COUNT = "import cnorm; print(cnorm.get_num_threads())"
+
+
+@pytest.mark.skipif(sys.platform != "linux" or cnorm.backend != "native", reason="of gcc's OpenMP on Linux")
+@pytest.mark.parametrize(
+    ("chosen", "expected"),
+    [({}, "2000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "passive"}, "0")],
+    ids=str,
+)
+def test_threads_spin_for_a_short_time_unless_told_otherwise(chosen: dict[str, str], expected: str) -> None:
+    code = "import os; before = dict(os.environ); import cnorm; assert dict(os.environ) == before"
+    shown = run(code, OMP_DISPLAY_ENV="VERBOSE", **chosen).stderr
+    if "GOMP_" not in shown:
+        pytest.skip("another OpenMP library than gcc's, or none")
+    assert f"GOMP_SPINCOUNT = '{expected}'" in shown
 
 
 def test_set_and_get() -> None:
