@@ -6,10 +6,12 @@ fair.
 
 import random
 import statistics
+import threading
 import time
 import timeit
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 Call = Callable[[], object]
 
@@ -102,9 +104,20 @@ def settle() -> None:
     OpenMP runtimes and OpenBLAS keep their threads spinning for milliseconds after parallel work, up to 35.
     With several of them in one process the spinning threads of one would be charged to the other.
     """
-    step = 0.012  # longer than the tick that other threads' CPU time is booked in, 10 ms at most
-    for _ in range(20):
-        used = time.process_time()
-        time.sleep(step)
-        if time.process_time() - used < step / 10:
+    for _ in range(100):
+        time.sleep(0.002)
+        if not others_are_running():
             return
+
+
+def others_are_running() -> bool:
+    """Whether a thread of this process other than the calling one has, or wants, a CPU; False if unknown."""
+    own = threading.get_native_id()
+    for stat in Path("/proc/self/task").glob("*/stat"):
+        try:
+            state = stat.read_text().rpartition(")")[2].split()[0]
+        except OSError:  # the thread has ended
+            continue
+        if state == "R" and stat.parent.name != str(own):
+            return True
+    return False

@@ -2,7 +2,7 @@
 
 gcc's OpenMP lets them spin for some 15 ms, in which a core does nothing else. Whoever calls NumPy between two
 norms has BLAS threads that want this core: on two cores, 1024 x 768 times 768 x 768 and a layer norm in turns
-took twice as long for it. A tenth of a millisecond is enough for norms that follow each other.
+took twice as long for it. A fifth of a millisecond is enough for norms that follow each other.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-SPIN_COUNT = "2000"
+SPIN_COUNT = "5000"
 VARIABLE = "GOMP_SPINCOUNT"
 CHOICES = ("OMP_WAIT_POLICY", VARIABLE)  # of the user's, which hold
 

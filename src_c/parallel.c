@@ -7,6 +7,11 @@
 
 #ifdef _OPENMP
 #include <omp.h>
+#ifdef __linux__
+#include <string.h>
+#include <sys/syscall.h>
+#define CN_PLACES 1
+#endif
 #if defined(__unix__) || defined(__APPLE__)
 #include <pthread.h>
 #define CN_FORKS 1
@@ -27,6 +32,38 @@ static atomic_int chosen_threads = 0; /* 0: OpenMP's own default */
 static atomic_bool forked = false;
 static void mark_child(void) { forked = true; }
 __attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, mark_child); }
+#endif
+
+#ifdef CN_PLACES
+/* The C library's, of which its headers tell no program that asks for C11 alone. */
+extern int sched_getcpu(void);
+extern long syscall(long number, ...);
+
+/* Sends the calling thread away from this CPU, and then lets it run where it might before. */
+static void leave_cpu(int cpu)
+{
+    unsigned long all[128] = {0}, others[128];
+    const size_t bits = 8 * sizeof all[0];
+    long bytes = syscall(SYS_sched_getaffinity, 0, sizeof all, all);
+    if (bytes <= 0)
+        return;
+    memcpy(others, all, sizeof all);
+    others[(size_t)cpu / bits] &= ~(1ul << (size_t)cpu % bits);
+    if (syscall(SYS_sched_setaffinity, 0, (size_t)bytes, others) == 0) /* not if there is no other CPU */
+        (void)syscall(SYS_sched_setaffinity, 0, (size_t)bytes, all);
+}
+
+/* A thread that has slept is often woken on the CPU of the one that woke it, which waits for its share of the work: then
+ * they take turns there, call after call, while another CPU has nothing to do. */
+static inline int cpu_of_caller(void) { return sched_getcpu(); }
+static inline void part_from(int cpu)
+{
+    if (cpu >= 0 && omp_get_thread_num() > 0 && sched_getcpu() == cpu)
+        leave_cpu(cpu);
+}
+#elif defined(_OPENMP)
+static inline int cpu_of_caller(void) { return 0; }
+static inline void part_from(int cpu) { (void)cpu; }
 #endif
 
 int cnorm_get_num_threads(void)
@@ -79,16 +116,21 @@ cn_work cn_plan_work(size_t bytes, size_t output_bytes)
 void cn_parallel_for(size_t tasks, cn_work work, void (*task)(void *job, size_t i), void *job)
 {
 #ifdef _OPENMP
-    if (work.threads > 1 && tasks > 1 && work.stream) {
-#pragma omp parallel for schedule(dynamic, 1) num_threads(work.threads)
-        for (size_t i = 0; i < tasks; i++)
-            task(job, i);
-        return;
-    }
     if (work.threads > 1 && tasks > 1) {
-#pragma omp parallel for schedule(static) num_threads(work.threads)
-        for (size_t i = 0; i < tasks; i++)
-            task(job, i);
+        int cpu = cpu_of_caller();
+#pragma omp parallel num_threads(work.threads)
+        {
+            part_from(cpu);
+            if (work.stream) {
+#pragma omp for schedule(dynamic, 1) nowait
+                for (size_t i = 0; i < tasks; i++)
+                    task(job, i);
+            } else {
+#pragma omp for schedule(static) nowait
+                for (size_t i = 0; i < tasks; i++)
+                    task(job, i);
+            }
+        }
         return;
     }
 #endif

@@ -18,7 +18,7 @@ COUNT = "import cnorm; print(cnorm.get_num_threads())"
 @pytest.mark.skipif(sys.platform != "linux" or cnorm.backend != "native", reason="of gcc's OpenMP on Linux")
 @pytest.mark.parametrize(
     ("chosen", "expected"),
-    [({}, "2000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "passive"}, "0")],
+    [({}, "5000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "passive"}, "0")],
     ids=str,
 )
 def test_threads_spin_for_a_short_time_unless_told_otherwise(chosen: dict[str, str], expected: str) -> None:
@@ -27,6 +27,23 @@ def test_threads_spin_for_a_short_time_unless_told_otherwise(chosen: dict[str, s
     if "GOMP_" not in shown:
         pytest.skip("another OpenMP library than gcc's, or none")
     assert f"GOMP_SPINCOUNT = '{expected}'" in shown
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="CPUs are not chosen here")
+def test_no_thread_loses_a_cpu() -> None:
+    code = """
+        import os
+        import numpy as np
+        import cnorm
+        cpus = os.sched_getaffinity(0)
+        cnorm.set_num_threads(4)
+        x = np.ones((512, 1024), np.float32)
+        for _ in range(300):
+            cnorm.layer_norm(x, 1024)
+        for thread in map(int, os.listdir("/proc/self/task")):
+            assert os.sched_getaffinity(thread) == cpus, thread
+    """
+    run(code)
 
 
 def test_set_and_get() -> None:
