@@ -390,8 +390,11 @@ class Kernels(Protocol):
         Means (2, channels) in two words, matrices (groups, d, d), both in float64.
         """
 
-    def normalize(self, x: Array, p: float, eps: float, y: Array, norm: Array | None, /) -> None:
+    def normalize(self, x: Array, p: float, eps: float, y: Array | None, norm: Array | None, /) -> None:
         """``y = x / max(norm, eps)`` along the middle axis of three; norm (outer * inner,)."""
+
+    def cosine_norm(self, y: Array, x_norm: Array, weight_norm: Array, eps: float, /) -> None:
+        """``y = y / max(x_norm * weight_norm, eps)``, within [-1, 1], over products (rows, cols)."""
 
     def normalize_backward(self, dy: Array, x: Array, p: float, eps: float, dx: Array, /) -> None:
         """Gradient of `normalize`."""

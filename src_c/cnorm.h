@@ -510,7 +510,8 @@ CNORM_API cnorm_status cnorm_whiten_apply_f64(double *y, const double *x, const 
                                               cnorm_layout layout, void *workspace, size_t workspace_size);
 
 /* y = x / n, n = max((sum |x|^p)^(1/p), eps) along the middle axis of x, y (outer, length, inner); p > 0, INFINITY for the
- * largest magnitude. norm (outer, inner) or NULL takes the norms themselves. A vector of zeros gives zeros.
+ * largest magnitude. norm (outer, inner) or NULL takes the norms themselves; with y NULL, nothing else is computed. A
+ * vector of zeros gives zeros.
  * Backward: dx = (dy - direction * sum(dy * x) / n) / n, where direction is the gradient of the norm, and 0 where the norm
  * is below eps. dx may be dy itself. The workspace is that of the forward pass. */
 CNORM_API size_t cnorm_normalize_workspace_f32(size_t outer, size_t length, size_t inner);
@@ -527,6 +528,14 @@ CNORM_API cnorm_status cnorm_normalize_backward_f32(float *dx, const float *dy, 
 CNORM_API cnorm_status cnorm_normalize_backward_f64(double *dx, const double *dy, const double *x, size_t outer,
                                                     size_t length, size_t inner, double p, double eps, void *workspace,
                                                     size_t workspace_size);
+
+/* Cosine norm after a matrix product: y (rows, cols), of vectors x (rows) and weight (cols), becomes
+ *     y[r, c] / max(x_norm[r] * weight_norm[c], eps), within [-1, 1]
+ * in place. The norms, of normalize_forward, and their products have to be normal numbers: scale other vectors first. */
+CNORM_API cnorm_status cnorm_cosine_norm_forward_f32(float *y, const float *x_norm, const float *weight_norm,
+                                                     size_t rows, size_t cols, double eps);
+CNORM_API cnorm_status cnorm_cosine_norm_forward_f64(double *y, const double *x_norm, const double *weight_norm,
+                                                     size_t rows, size_t cols, double eps);
 
 /* w = v * g / norm, the norm sqrt(sum v^2) over the first and the last axis of v, w (outer, channels, inner); g (channels).
  * A channel of zeros gives zeros. Backward: dg = sum(dw * v) / norm, dv = (dw - v * dg / norm) * g / norm; both 0 for a

@@ -123,6 +123,8 @@ typedef struct CN_TABLE {
                               double eps, cn_work work, void *workspace);
     void (*normalize_backward)(real *dx, const real *dy, const real *x, size_t outer, size_t length, size_t inner,
                                double p, double eps, cn_work work, void *workspace);
+    void (*cosine_norm_forward)(real *y, const real *x_norm, const real *weight_norm, size_t rows, size_t cols,
+                                double eps, cn_work work);
     size_t (*weight_norm_workspace)(size_t outer, size_t channels, size_t inner);
     void (*weight_norm_forward)(real *w, const real *v, const real *g, size_t outer, size_t channels, size_t inner,
                                 cn_work work, void *workspace);

@@ -12,6 +12,7 @@ import pytest
 import cnorm
 import layouts
 import vector_oracle as oracle
+from cnorm import _backend
 from conftest import THREAD_COUNTS
 from peer import positional_parameters, tensor, torch
 from placement import at_offset, digest, offsets
@@ -90,6 +91,21 @@ def test_bfloat16_is_rounded_once() -> None:
     bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
     x = _input((9, 33), np.float32).astype(bfloat16)
     np.testing.assert_array_equal(cnorm.normalize(x), cnorm.normalize(x.astype(np.float32)).astype(bfloat16))
+
+
+@pytest.mark.parametrize("p", ORDERS)
+def test_norms_alone_are_those_beside_the_quotients(p: float, dtype: Any) -> None:
+    for shape in ((7, 24, 1), (3, 4099, 1), (2, 200_000, 1), (3, 65, 70)):
+        x = _input(shape, dtype)
+        x[0, :, 0] *= np.finfo(dtype).tiny
+        x[1, 2, 0] = np.inf
+        x[-1, :, -1] = 0
+        beside, alone = np.full((2, shape[0] * shape[2]), 7, dtype)
+        _backend.active.normalize(x, p, 0.0, np.empty_like(x), beside)
+        before = x.copy()
+        _backend.active.normalize(x, p, 0.0, None, alone)
+        np.testing.assert_array_equal(alone, beside)
+        np.testing.assert_array_equal(x, before)
 
 
 @pytest.mark.parametrize("p", ORDERS)

@@ -6,6 +6,7 @@ from cnorm.fallback.adain import adain
 from cnorm.fallback.adain_backward import adain_backward
 from cnorm.fallback.batch_norm import batch_norm_inference, batch_norm_training
 from cnorm.fallback.batch_norm_backward import batch_norm_backward
+from cnorm.fallback.cosine_norm import cosine_norm
 from cnorm.fallback.group_norm import group_norm
 from cnorm.fallback.group_norm_backward import group_norm_backward
 from cnorm.fallback.instance_norm import instance_norm
@@ -41,6 +42,7 @@ __all__ = [
     "batch_norm_backward",
     "batch_norm_inference",
     "batch_norm_training",
+    "cosine_norm",
     "group_norm",
     "group_norm_backward",
     "instance_norm",

@@ -20,10 +20,11 @@ def from_rows(rows: Array, shape: tuple[int, ...]) -> Array:
 
 
 @np.errstate(all="ignore")
-def normalize(x: Array, p: float, eps: float, y: Array, norm: Array | None) -> None:
+def normalize(x: Array, p: float, eps: float, y: Array | None, norm: Array | None) -> None:
     """``x / max(norm, eps)`` along the middle axis of `x` (outer, length, inner)."""
     v = vectors(as_rows(x), p)
-    constant = np.ldexp(v.values / eps, v.exponent) if eps else np.zeros_like(v.values)
-    y[:] = from_rows(np.where(v.below(eps), constant, v.values / v.norm), x.shape)
+    if y is not None:
+        constant = np.ldexp(v.values / eps, v.exponent) if eps else np.zeros_like(v.values)
+        y[:] = from_rows(np.where(v.below(eps), constant, v.values / v.norm), x.shape)
     if norm is not None:
         norm[:] = np.ldexp(v.norm, v.exponent)[:, 0]

@@ -110,6 +110,9 @@ cdef int sync_batch_norm_backward_apply_view(
 cdef int normalize_view(
     const floating[:, :, ::1] x, double p, double eps, floating[:, :, ::1] y, floating[::1] norm) noexcept nogil
 
+cdef int cosine_norm_view(
+    floating[:, ::1] y, const floating[::1] x_norm, const floating[::1] weight_norm, double eps) noexcept nogil
+
 cdef int normalize_backward_view(
     const floating[:, :, ::1] dy, const floating[:, :, ::1] x, double p, double eps,
     floating[:, :, ::1] dx) noexcept nogil

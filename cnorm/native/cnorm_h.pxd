@@ -340,6 +340,8 @@ cdef extern from "cnorm.h" nogil:
     cnorm_status cnorm_normalize_backward_f32(
         float *dx, const float *dy, const float *x, size_t outer, size_t length, size_t inner, double p, double eps,
         void *workspace, size_t workspace_size)
+    cnorm_status cnorm_cosine_norm_forward_f32(
+        float *y, const float *x_norm, const float *weight_norm, size_t rows, size_t cols, double eps)
     size_t cnorm_weight_norm_workspace_f32(size_t outer, size_t channels, size_t inner)
     cnorm_status cnorm_weight_norm_forward_f32(
         float *w, const float *v, const float *g, size_t outer, size_t channels, size_t inner,
@@ -354,6 +356,8 @@ cdef extern from "cnorm.h" nogil:
     cnorm_status cnorm_normalize_backward_f64(
         double *dx, const double *dy, const double *x, size_t outer, size_t length, size_t inner, double p, double eps,
         void *workspace, size_t workspace_size)
+    cnorm_status cnorm_cosine_norm_forward_f64(
+        double *y, const double *x_norm, const double *weight_norm, size_t rows, size_t cols, double eps)
     size_t cnorm_weight_norm_workspace_f64(size_t outer, size_t channels, size_t inner)
     cnorm_status cnorm_weight_norm_forward_f64(
         double *w, const double *v, const double *g, size_t outer, size_t channels, size_t inner,

@@ -55,12 +55,12 @@ cdef inline vector_shape vector_shape_of(cnp.ndarray x) noexcept:
     return vector_shape(cnp.PyArray_DIM(x, 0), cnp.PyArray_DIM(x, 1), cnp.PyArray_DIM(x, 2))
 
 
-def normalize(cnp.ndarray x, double p, double eps, cnp.ndarray y, norm):
-    """Backend protocol: vectors along the middle axis of three."""
+def normalize(cnp.ndarray x, double p, double eps, y, norm):
+    """Backend protocol: vectors along the middle axis of three; without y the norms alone."""
     cdef bint wide = is_double(x)
     cdef vector_shape s = vector_shape_of(x)
     cdef void *x_data = cnp.PyArray_DATA(x)
-    cdef void *y_data = cnp.PyArray_DATA(y)
+    cdef void *y_data = data_of(y)
     cdef void *norm_data = data_of(norm)
     cdef cnorm_status status
     with nogil:

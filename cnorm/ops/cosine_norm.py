@@ -35,6 +35,24 @@ def as_matrix(array: Array, dtype: DType) -> Array:
     return _layouts.compact(array, dtype).reshape(rows, array.shape[-1])
 
 
+#: Norms between these bounds, and products of two of them, can be divided by as they are.
+ORDINARY = {np.dtype(np.float32): (2.0**-30, 2.0**60), np.dtype(np.float64): (2.0**-400, 2.0**490)}
+
+
+def norms_of(rows: Array) -> Array:
+    """Return the norms of contiguous rows."""
+    norms = np.zeros(len(rows), rows.dtype)
+    for block in serial_blocks(rows) if rows.size else ():
+        _backend.active.normalize(rows[block, :, np.newaxis], 2.0, 0.0, None, norms[block])
+    return norms
+
+
+def are_ordinary(norms: Array) -> bool:
+    """Tell whether all norms are finite, and neither very small nor very large."""
+    least, most = ORDINARY[norms.dtype]
+    return bool(norms.min() >= least and norms.max() <= most)
+
+
 def unit_rows(rows: Array) -> tuple[Array, Array]:
     """Return the rows divided by their norms, zeros for zeros, and the norms."""
     hat, norms = _backend.empty(rows.shape, rows.dtype), np.zeros(len(rows), rows.dtype)
@@ -100,8 +118,9 @@ def cosine_norm(x: ArrayLike, weight: ArrayLike, eps: float = 1e-8, *, out: Arra
 
     Notes
     -----
-    Each vector is normalised by itself, at any magnitude, before the matrix product, which is NumPy's. Its
-    BLAS decides on the order of that sum.
+    The matrix product is NumPy's: its BLAS decides on the order of that sum. It is divided by the products of
+    the norms; where a norm is very small, very large, or not a number, all vectors are divided by theirs
+    before the product.
 
     References
     ----------
@@ -124,15 +143,26 @@ def cosine_norm(x: ArrayLike, weight: ArrayLike, eps: float = 1e-8, *, out: Arra
         return y if out is None else out
 
     x_rows, weight_rows = as_matrix(x, dtype), as_matrix(weight, dtype)
-    (x_hat, x_norms), (weight_hat, weight_norms) = unit_rows(x_rows), unit_rows(weight_rows)
     ready = _layouts.is_ready(y, dtype)
     shape = (len(x_rows), len(weight_rows))
     target = y.reshape(shape) if ready else np.empty(shape, dtype)
-    with np.errstate(all="ignore"):
-        np.matmul(x_hat, weight_hat.T, out=target)
-        np.clip(target, -1, 1, out=target)
-        if any_below(eps, x_norms, weight_norms):
-            np.multiply(target, np.minimum(products_over(eps, x_rows, weight_rows), 1), out=target)
+    x_norms, weight_norms = norms_of(x_rows), norms_of(weight_rows)
+    if are_ordinary(x_norms) and are_ordinary(weight_norms):
+        np.matmul(x_rows, weight_rows.T, out=target)
+        for block in serial_blocks(target):
+            _backend.active.cosine_norm(target[block], x_norms[block], weight_norms, eps)
+    else:
+        _cosines_of_any(x_rows, weight_rows, eps, target)
     if not ready:
         _layouts.convert(y, target.reshape(y.shape))
     return y if out is None else out
+
+
+@np.errstate(all="ignore")
+def _cosines_of_any(x: Array, weight: Array, eps: float, y: Array) -> None:
+    """Of vectors at any magnitude, and of those that are not finite."""
+    (x_hat, x_norms), (weight_hat, weight_norms) = unit_rows(x), unit_rows(weight)
+    np.matmul(x_hat, weight_hat.T, out=y)
+    np.clip(y, -1, 1, out=y)
+    if any_below(eps, x_norms, weight_norms):
+        np.multiply(y, np.minimum(products_over(eps, x, weight), 1), out=y)

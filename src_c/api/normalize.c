@@ -15,7 +15,9 @@ cnorm_status CN_API(normalize_forward)(real *y, real *norm, const real *x, size_
     CN_CHECK(check_count(written[0].n));
     CN_CHECK(check_eps(eps));
     CN_CHECK(p > 0 ? CNORM_OK : CNORM_ERROR_VALUE);
-    CN_CHECK(check_arrays((region){y, n}, (region){x, n}, written, 1, NULL, 0));
+    if (n && !y && !norm)
+        return CNORM_ERROR_NULL;
+    CN_CHECK(check_arrays((region){y ? y : x, n}, (region){x, n}, written, 1, NULL, 0));
     CN_CHECK(check_workspace(workspace, workspace_size, CN_API(normalize_workspace)(outer, length, inner)));
     CN_KERNELS->normalize_forward(y, norm, x, outer, length, inner, p, eps, plan_forward(n), workspace);
     return CNORM_OK;

@@ -142,6 +142,9 @@ void CN(normalize_forward)(real *y, real *norm, const real *x, size_t outer, siz
 void CN(normalize_backward)(real *dx, const real *dy, const real *x, size_t outer, size_t length, size_t inner,
                             double p, double eps, cn_work work, void *workspace);
 
+void CN(cosine_norm_forward)(real *y, const real *x_norm, const real *weight_norm, size_t rows, size_t cols, double eps,
+                             cn_work work);
+
 size_t CN(weight_norm_workspace)(size_t outer, size_t channels, size_t inner);
 void CN(weight_norm_forward)(real *w, const real *v, const real *g, size_t outer, size_t channels, size_t inner,
                              cn_work work, void *workspace);

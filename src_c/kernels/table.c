@@ -115,6 +115,9 @@ CN_TABLE_LINKAGE const CN_TABLE CN(table) = {
 #ifndef CN_WITHOUT_normalize_backward
     .normalize_backward = CN(normalize_backward),
 #endif
+#ifndef CN_WITHOUT_cosine_norm
+    .cosine_norm_forward = CN(cosine_norm_forward),
+#endif
 #ifndef CN_WITHOUT_weight_norm
     .weight_norm_workspace = CN(weight_norm_workspace),
     .weight_norm_forward = CN(weight_norm_forward),

@@ -12,8 +12,8 @@
 
 /* Tiles of columns that stay in the second cache, unless they would be narrow; narrow ones if there would be few. */
 #define TILE_BYTES (512 * 1024)
-#define TILE_WIDE 256
-#define TILE_LEAST 128
+#define TILE_WIDE 64
+#define TILE_LEAST 64
 #define TILES_ENOUGH 8
 #define LINE (64 / sizeof(real))
 
@@ -60,12 +60,19 @@ CN_INLINE bool answer_columns(const vectors *v, const vector_tile *t, const colu
                               acc *noted, norm_kind kind, bool backward)
 {
     const acc eps = v->eps;
+    const real *factor = v->factor ? v->factor + t->first : NULL;
     const bool single = t->runs == 1;
     int any = 0;
 #pragma omp simd reduction(| : any)
     for (size_t c = 0; c < t->count; c++) {
-        vector_question q = {
-            s->size[c] + s->size_lost[c], s->dot[c] + s->dot_lost[c], s->ties[c], 1, eps, kind, backward, single};
+        vector_question q = {s->size[c] + s->size_lost[c],
+                             s->dot[c] + s->dot_lost[c],
+                             s->ties[c],
+                             factor ? factor[c] : 1,
+                             eps,
+                             kind,
+                             backward,
+                             single};
         vector_scale one = answer(q, &noted[c]);
         k->measure[c] = one.measure, k->slope[c] = one.slope, k->scale[c] = one.scale;
         k->slow[c] = !one.fast;
@@ -77,7 +84,7 @@ CN_INLINE bool answer_columns(const vectors *v, const vector_tile *t, const colu
 static bool finish_columns(const vectors *v, const vector_tile *t, const column_sums *s, column_scales *k)
 {
     strided_vector shape = {t->runs * t->length, t->length, t->stride};
-    bool slow = true, all = t->length > 1 || v->factor || v->kind == NORM_ANY;
+    bool slow = true, all = t->length > 1 || v->kind == NORM_ANY;
     acc noted[TILE_MOST];
     if (!all && v->kind == NORM_TWO)
         slow = t->dy ? answer_columns(v, t, s, k, noted, NORM_TWO, true)
@@ -96,7 +103,7 @@ static bool finish_columns(const vectors *v, const vector_tile *t, const column_
         size_t at = i * t->length;
         const real *dy = t->dy ? t->dy + at : NULL;
         vector_sums sums = sums_of_columns(s, at, t->length, v->kind);
-        vector_scale one = finish_vector(v, t->first + i, t->x + at, dy, t->y + at, &sums, &shape);
+        vector_scale one = finish_vector(v, t->first + i, t->x + at, dy, t->y ? t->y + at : NULL, &sums, &shape);
         k->slow[i] = !one.fast;
         slow |= !one.fast;
         for (size_t c = at; c < at + t->length; c++)
@@ -110,7 +117,10 @@ CN_NOINLINE static void tile_of_vectors(const vectors *v, const vector_tile *t)
     column_sums sums;
     column_scales k;
     sum_columns(&sums, t->x, t->dy, t->stride, t->runs, t->count * t->length, v->kind);
-    if (finish_columns(v, t, &sums, &k))
+    bool slow = finish_columns(v, t, &sums, &k);
+    if (!t->y)
+        return;
+    if (slow)
         write_other_vectors(t, &k, v->kind);
     else if (!t->dy)
         write_columns(t, &k, NORM_TWO, false);
@@ -150,7 +160,7 @@ static void columns_task(void *data, size_t task)
         size_t left = s->vectors - within, at = vector_start(s, first);
         vector_tile t = {first,        left < job->width ? left : job->width,
                          s->runs,      s->length,
-                         stride_of(s), v->y + at,
+                         stride_of(s), v->y ? v->y + at : NULL,
                          v->x + at,    v->dy ? v->dy + at : NULL};
         tile_of_vectors(v, &t);
     }
@@ -190,7 +200,8 @@ static void short_rows_task(void *data, size_t task)
             turn(dy, v->dy + i * n, rows, n, SHORT_ROWS, n);
         vector_tile t = {i, rows, n, 1, SHORT_ROWS, v->dy ? dy : x, x, v->dy ? dy : NULL};
         tile_of_vectors(v, &t);
-        turn(v->y + i * n, t.y, n, rows, n, SHORT_ROWS);
+        if (v->y)
+            turn(v->y + i * n, t.y, n, rows, n, SHORT_ROWS);
     }
 }
 

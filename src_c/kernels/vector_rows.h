@@ -81,7 +81,7 @@ static inline vector_scale finish_row(const vectors *v, size_t i, const vector_s
 {
     size_t at = vector_start(&v->shape, i);
     strided_vector shape = {v->shape.runs * v->shape.length, v->shape.length, stride_of(&v->shape)};
-    return finish_vector(v, i, v->x + at, v->dy ? v->dy + at : NULL, v->y + at, sums, &shape);
+    return finish_vector(v, i, v->x + at, v->dy ? v->dy + at : NULL, v->y ? v->y + at : NULL, sums, &shape);
 }
 
 static inline void scale_part(real *y, const real *x, size_t n, real scale)
@@ -165,7 +165,7 @@ static void whole_rows(void *data, size_t task)
             k[r] = finish_row(v, i + r, &sums[r]);
         size_t ahead = fetch && i + 2 * n <= all ? n * length : 0;
         for (size_t r = 0; r < n; r++)
-            if (k[r].fast)
+            if (k[r].fast && v->y)
                 write_blocks(job, vector_start(&v->shape, i + r), &k[r], 0, job->plan.blocks, ahead);
     }
     stream_fence();
@@ -183,7 +183,7 @@ static void write_piece(void *data, size_t task)
     const rows_job *job = data;
     size_t i = task / job->plan.pieces, first = task % job->plan.pieces * job->plan.blocks_per_piece;
     size_t last = first + job->plan.blocks_per_piece;
-    if (job->scales[i].fast)
+    if (job->scales[i].fast && job->v->y)
         write_blocks(job, vector_start(&job->v->shape, i), &job->scales[i], first,
                      last < job->plan.blocks ? last : job->plan.blocks, 0);
     stream_fence();

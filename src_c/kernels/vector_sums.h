@@ -11,6 +11,7 @@
 #define CN_VECTOR_SUMS_H
 
 #include "moments.h"
+#include "stream.h"
 
 typedef enum { NORM_TWO, NORM_ONE, NORM_MAX, NORM_ANY } norm_kind;
 
@@ -157,12 +158,22 @@ CN_INLINE void column_element(column_sums *s, size_t c, real x, const real *dy, 
         add_to(&s->dot[c], &s->dot_lost[c], (acc)x * (acc)dy[c]);
 }
 
+/* So many rows ahead their parts are fetched, where they lie apart: the processor's own prefetching keeps to lines that
+ * follow each other. */
+#define ROWS_AHEAD 32
+
 CN_INLINE void add_rows(column_sums *s, const real *x, const real *dy, size_t stride, size_t rows, size_t cols,
                         norm_kind kind)
 {
     size_t r = 0;
     for (; kind != NORM_MAX && r + 4 <= rows; r += 4) {
         const real *p = x + r * stride, *q = dy ? dy + r * stride : NULL;
+        for (size_t i = r; i < r + 4; i++) {
+            size_t ahead = stride > cols && i + ROWS_AHEAD < rows ? ROWS_AHEAD * stride : 0;
+            fetch_far(x + i * stride, cols, ahead);
+            if (dy)
+                fetch_far(dy + i * stride, cols, ahead);
+        }
 #pragma omp simd
         for (size_t c = 0; c < cols; c++) {
             real x0 = p[c], x1 = p[c + stride], x2 = p[c + 2 * stride], x3 = p[c + 3 * stride];

@@ -24,7 +24,7 @@ static inline size_t element_at(const strided_vector *v, size_t i)
 }
 
 typedef struct {
-    real *y;
+    real *y;            /* or NULL on the way forward */
     const real *x, *dy; /* dy: NULL on the way forward */
     strided_vector shape;
     norm_kind kind;
@@ -115,7 +115,7 @@ static void directions_of(acc *direction, const wide_vector_job *w, const wide_n
 static void divide_by_eps(const wide_vector_job *w)
 {
     const real *from = w->dy ? w->dy : w->x;
-    for (size_t i = 0; i < w->shape.count; i++) {
+    for (size_t i = 0; w->y && i < w->shape.count; i++) {
         size_t at = element_at(&w->shape, i);
         w->y[at] = w->eps > 0 ? (real)((acc)from[at] / w->eps) : 0;
     }
@@ -151,13 +151,13 @@ static acc wide_gradient_of_vector(const wide_vector_job *w, const wide_norm *n,
     return ldexp(slope, j);
 }
 
-/* Writes y or dx; returns the norm or, with dy, the gradient of the factor. */
+/* Writes y, unless that is NULL, or dx; returns the norm or, with dy, the gradient of the factor. */
 CN_NOINLINE static acc wide_vector(const wide_vector_job *w)
 {
     acc largest = wide_largest(w->x, &w->shape), most_dy = w->dy ? wide_largest(w->dy, &w->shape) : 0;
     acc nothing = (largest - largest) + (most_dy - most_dy) + (w->factor - w->factor);
     if (nothing != 0) {
-        for (size_t i = 0; i < w->shape.count; i++)
+        for (size_t i = 0; w->y && i < w->shape.count; i++)
             w->y[element_at(&w->shape, i)] = (real)NAN;
         return NAN;
     }
@@ -169,7 +169,7 @@ CN_NOINLINE static acc wide_vector(const wide_vector_job *w)
     }
     if (w->dy)
         return wide_gradient_of_vector(w, &n, largest, most_dy);
-    for (size_t i = 0; i < w->shape.count; i++) {
+    for (size_t i = 0; w->y && i < w->shape.count; i++) {
         size_t at = element_at(&w->shape, i);
         w->y[at] = (real)(reduced((acc)w->x[at], n.reduce) / n.norm * w->factor);
     }

@@ -24,7 +24,7 @@ typedef struct {
 } vector_shape;
 
 typedef struct {
-    real *y;                     /* with dy, dx */
+    real *y;                     /* with dy, dx; NULL where nothing but the norms is asked for */
     real *noted;                 /* of each vector: its norm, or with dy the gradient of its factor; or NULL */
     const real *x, *dy, *factor; /* dy: NULL on the way forward; factor: one a vector, NULL for 1 */
     vector_shape shape;

@@ -125,6 +125,7 @@ int main(int argc, char **argv)
     failures += check_fixed();
     f32 = check_vectors_f32(), f64 = check_vectors_f64();
     report("vectors", f32, f64);
+    failures += check_cosine_norm_f32() + check_cosine_norm_f64();
     printf("%s: %d failures\n", failures ? "FAIL" : "PASS", failures);
     return failures != 0;
 }

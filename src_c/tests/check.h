@@ -41,6 +41,9 @@ check_result check_vectors_f64(void);
 check_result check_spectral_norm_f32(void);
 check_result check_spectral_norm_f64(void);
 
+int check_cosine_norm_f32(void); /* failures */
+int check_cosine_norm_f64(void);
+
 int check_fixed(void); /* failures */
 
 #endif
