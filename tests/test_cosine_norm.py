@@ -22,7 +22,7 @@ def _pair(rows: int, n: int, out: int, dtype: Any, seed: int = 0) -> tuple[np.nd
 def _assert_exact(
     y: np.ndarray, x: np.ndarray, weight: np.ndarray, eps: float = 1e-8, lost: float = 1 / 16
 ) -> None:
-    """A unit is one of 1. The BLAS adds n products up one by one: that can lose as many units, but seldom does."""
+    """A unit is one of 1. The BLAS adds n products up one by one: at worst, that loses n units."""
     exact = oracle.cosine(x, weight, eps)
     assert oracle.units(y, exact, np.ones(()), x.dtype) <= oracle.FORWARD + lost * x.shape[-1]
     assert (np.abs(y) <= 1).all()
