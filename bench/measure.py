@@ -30,9 +30,9 @@ class Effort:
     turn: float
 
 
-FULL = Effort(rounds=15, seconds=4.0, turn=0.006)
-FULL_BACKWARD = Effort(rounds=15, seconds=2.0, turn=0.006)
-FULL_OTHERS = Effort(rounds=15, seconds=1.5, turn=0.006)
+FULL = Effort(rounds=15, seconds=2.0, turn=0.006)
+FULL_BACKWARD = Effort(rounds=15, seconds=1.5, turn=0.006)
+FULL_OTHERS = Effort(rounds=15, seconds=1.0, turn=0.006)
 QUICK = Effort(rounds=3, seconds=0.3, turn=0.001)
 
 
@@ -69,6 +69,7 @@ def interleave(calls: Mapping[str, Call], effort: Effort) -> dict[str, Timing]:
         shuffle(order)
         for name in order:
             if len(seconds[name]) < FEWEST or spent[name] < effort.seconds / len(calls):
+                settle()
                 start = time.perf_counter()
                 seconds[name].append(turn(calls[name], *plans[name]))
                 spent[name] += time.perf_counter() - start
@@ -76,8 +77,7 @@ def interleave(calls: Mapping[str, Call], effort: Effort) -> dict[str, Timing]:
 
 
 def turn(call: Call, loops: int, warm: bool) -> float:
-    """Wait for quiet, wake the call's threads and caches, and return its seconds per call."""
-    settle()
+    """Wake the call's threads and caches, and return its seconds per call."""
     if warm:
         call()
     return timeit.Timer(call).timeit(loops) / loops

@@ -8,6 +8,7 @@
 #ifdef _OPENMP
 #include <omp.h>
 #ifdef __linux__
+#include <sched.h>
 #include <string.h>
 #include <sys/syscall.h>
 #define CN_PLACES 1
@@ -53,17 +54,12 @@ static void leave_cpu(int cpu)
         (void)syscall(SYS_sched_setaffinity, 0, (size_t)bytes, all);
 }
 
-/* A thread that has slept is often woken on the CPU of the one that woke it, which waits for its share of the work: then
- * they take turns there, call after call, while another CPU has nothing to do. */
-static inline int cpu_of_caller(void) { return sched_getcpu(); }
-static inline void part_from(int cpu)
-{
-    if (cpu >= 0 && omp_get_thread_num() > 0 && sched_getcpu() == cpu)
-        leave_cpu(cpu);
-}
+static inline int current_cpu(void) { return sched_getcpu(); }
+static inline void let_others_run(void) { (void)sched_yield(); }
 #elif defined(_OPENMP)
-static inline int cpu_of_caller(void) { return 0; }
-static inline void part_from(int cpu) { (void)cpu; }
+static inline int current_cpu(void) { return -1; }
+static inline void leave_cpu(int cpu) { (void)cpu; }
+static inline void let_others_run(void) {}
 #endif
 
 int cnorm_get_num_threads(void)
@@ -111,26 +107,66 @@ cn_work cn_plan_work(size_t bytes, size_t output_bytes)
     return work;
 }
 
+#ifdef _OPENMP
+typedef struct {
+    size_t tasks;
+    cn_work work;
+    void (*task)(void *job, size_t i);
+    void *job;
+    int cpu;            /* the caller's */
+    atomic_int arrived; /* threads but for the caller */
+    atomic_size_t next; /* task, where tasks are not shared out beforehand */
+} team_job;
+
+/* A thread that has slept is often woken on the CPU of the one that woke it, above all in virtual machines, whose idle CPUs
+ * count as taken by others. The two would take turns there, call after call. So the caller lets it start, and it leaves. */
+static void arrive(team_job *team, int number)
+{
+    if (number == 0)
+        return;
+    atomic_fetch_add_explicit(&team->arrived, 1, memory_order_relaxed);
+    if (team->cpu >= 0 && current_cpu() == team->cpu)
+        leave_cpu(team->cpu);
+}
+
+static void let_in(team_job *team, int number, int threads)
+{
+    if (number == 0 && atomic_load_explicit(&team->arrived, memory_order_relaxed) < threads - 1)
+        let_others_run();
+}
+
 /* Data that fit in the caches are shared out the same way at each call, so that a core finds in its own cache what it
  * wrote there in the last one. Beyond the caches tasks go to whoever is free. */
+static void take_share(team_job *team)
+{
+    int number = omp_get_thread_num(), threads = omp_get_num_threads();
+    arrive(team, number);
+    if (team->work.stream) {
+        for (size_t i, n = 0; (i = atomic_fetch_add_explicit(&team->next, 1, memory_order_relaxed)) < team->tasks;
+             n++) {
+            team->task(team->job, i);
+            if (n == 0)
+                let_in(team, number, threads);
+        }
+        return;
+    }
+    size_t share = team->tasks / (size_t)threads, more = team->tasks % (size_t)threads, t = (size_t)number;
+    size_t first = t * share + (t < more ? t : more), last = first + share + (t < more);
+    for (size_t i = first; i < last; i++) {
+        team->task(team->job, i);
+        if (i == first)
+            let_in(team, number, threads);
+    }
+}
+#endif
+
 void cn_parallel_for(size_t tasks, cn_work work, void (*task)(void *job, size_t i), void *job)
 {
 #ifdef _OPENMP
     if (work.threads > 1 && tasks > 1) {
-        int cpu = cpu_of_caller();
+        team_job team = {.tasks = tasks, .work = work, .task = task, .job = job, .cpu = current_cpu()};
 #pragma omp parallel num_threads(work.threads)
-        {
-            part_from(cpu);
-            if (work.stream) {
-#pragma omp for schedule(dynamic, 1) nowait
-                for (size_t i = 0; i < tasks; i++)
-                    task(job, i);
-            } else {
-#pragma omp for schedule(static) nowait
-                for (size_t i = 0; i < tasks; i++)
-                    task(job, i);
-            }
-        }
+        take_share(&team);
         return;
     }
 #endif

@@ -142,7 +142,11 @@ typedef struct {
 static inline void add_next(const rows_gradient *g, next_rows *next, size_t first, size_t last)
 {
     for (size_t r = 0; r < next->rows; r++) {
-        g->add(g, &next->lanes[r], next->row + r, first, last - first);
+        size_t at = (next->row + r) * g->cols + first, n = last - first;
+        size_t ahead = at + n + FAR_STEP <= g->rows * g->cols ? FAR_STEP : 0;
+        fetch_far(g->x + at, n, ahead);
+        fetch_far(g->dy + at, n, ahead);
+        g->add(g, &next->lanes[r], next->row + r, first, n);
         if (last % BLOCK == 0 || last == g->cols) {
             gradient_sums b = fold_sums(&next->lanes[r]);
             add_sums(&next->sums[r], &b);
