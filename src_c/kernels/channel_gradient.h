@@ -11,10 +11,9 @@
 #include "span.h"
 #include "stream.h"
 
-/* One block of a channel: a part of a long run, or some short ones (span.h). With `fetch` the same part of the next run is
- * fetched meanwhile. */
+/* One block of a channel: a part of a long run, or some short ones (span.h). */
 static inline gradient_sums channel_block(const real *dy, const real *x, span s, const span_plan *p, size_t block,
-                                          real mean, real rstd, bool fetch)
+                                          real mean, real rstd)
 {
     gradient_lanes lanes = {0};
     run_constants c = {.mean = mean, .rstd = rstd, .centred = true};
@@ -25,20 +24,16 @@ static inline gradient_sums channel_block(const real *dy, const real *x, span s,
     } else {
         size_t run = block / p->blocks_per_run, start = block % p->blocks_per_run * BLOCK, at = run * s.stride + start;
         size_t n = s.length - start < BLOCK ? s.length - start : BLOCK;
-        size_t ahead = fetch && run + 1 < s.runs ? s.stride : 0;
-        fetch_far(x + at, n, ahead);
-        fetch_far(dy + at, n, ahead);
         add_run(&lanes, dy + at, x + at, NULL, n, c);
     }
     return fold_sums(&lanes);
 }
 
-/* What dx of a channel is made with; and how far ahead x and dy are fetched while it goes past the caches, or 0. */
+/* What dx of a channel is made with. */
 typedef struct {
     const gradient *k;
     real weight;
     bool frozen, stream;
-    size_t ahead;
 } channel_scale;
 
 /* Runs of n elements, `stride` apart. */
@@ -89,8 +84,6 @@ static inline void apply_runs(real *dx, const real *dy, const real *x, size_t at
     for (size_t r = 0; r < runs; r++, at += stride)
         for (size_t i = at, m; i < at + n; i += m) {
             m = stream_run(dx + i, at + n - i);
-            fetch_far(x + i, m, s.ahead);
-            fetch_far(dy + i, m, s.ahead);
             gradient_or_frozen(buffer, dy + i, x + i, 1, m, 0, s);
             stream_out(dx + i, buffer, m);
         }

@@ -72,7 +72,7 @@ static gradient_sums channel_piece(const channels_first_gradient *g, size_t chan
     for (; block < end && block < g->plan.blocks; block++) {
         gradient_sums b = g->elements ? g->element_block(g, channel, block)
                                       : channel_block(g->dy + at, g->x + at, g->shape, &g->plan, block, g->mean[group],
-                                                      g->rstd[group], g->work.stream);
+                                                      g->rstd[group]);
         add_sums(&s, &b);
     }
     return s;
@@ -205,24 +205,10 @@ static inline void add_channel(const channels_first_gradient *g, gradient_sums *
     add_sums(group, &weighted);
 }
 
-/* x and dy of a group that is fetched while the one before it is written: a part of the second cache. */
-#define GROUP_BYTES (512 * 1024)
-
-/* How far ahead of the elements from `at` on, of a channel that is being written, others are fetched: the next group's, or
- * of a channel that is runs, those of the next run. */
-static inline size_t fetched_ahead(const channels_first_gradient *g, size_t at, size_t n)
-{
-    size_t group = g->per_group * g->spatial, ahead = g->shape.runs > 1 ? g->shape.stride : group;
-    size_t all = g->shape.runs > 1 ? g->shape.runs * g->shape.stride : g->samples * g->groups * group;
-    bool near = g->shape.runs > 1 || 2 * group * sizeof(real) <= GROUP_BYTES;
-    return near && at + n + ahead <= all ? ahead : 0;
-}
-
-static inline channel_scale scale_of_channel(const channels_first_gradient *g, size_t channel, const gradient *k,
-                                             size_t ahead)
+static inline channel_scale scale_of_channel(const channels_first_gradient *g, size_t channel, const gradient *k)
 {
     real weight = g->weight ? g->weight[channel % g->parameters.count] : 1;
-    return (channel_scale){k, weight, g->frozen, g->work.stream, ahead};
+    return (channel_scale){k, weight, g->frozen, g->work.stream};
 }
 
 static inline void write_channel_runs(const channels_first_gradient *g, size_t channel, const gradient *k, size_t at,
@@ -231,8 +217,7 @@ static inline void write_channel_runs(const channels_first_gradient *g, size_t c
     if (g->elements)
         g->element_runs(g, k, at, runs, n, stride);
     else
-        apply_runs(g->dx, g->dy, g->x, at, runs, n, stride,
-                   scale_of_channel(g, channel, k, fetched_ahead(g, at + (runs - 1) * stride, n)));
+        apply_runs(g->dx, g->dy, g->x, at, runs, n, stride, scale_of_channel(g, channel, k));
 }
 
 /* Whether there is anything to write for each element. */
