@@ -21,7 +21,11 @@ COUNT = "import cnorm; print(cnorm.get_num_threads())"
     [({}, "5000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "passive"}, "0")],
     ids=str,
 )
-def test_threads_spin_for_a_short_time_unless_told_otherwise(chosen: dict[str, str], expected: str) -> None:
+def test_threads_spin_for_a_short_time_unless_told_otherwise(
+    chosen: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):
+        monkeypatch.delenv(variable, raising=False)
     code = "import os; before = dict(os.environ); import cnorm; assert dict(os.environ) == before"
     shown = run(code, OMP_DISPLAY_ENV="VERBOSE", **chosen).stderr
     if "GOMP_" not in shown:
