@@ -101,7 +101,7 @@ def plan(call: Call, seconds: float) -> tuple[int, bool]:
 def settle() -> None:
     """Sleep until no thread of this process is spinning.
 
-    OpenMP runtimes and OpenBLAS keep their threads spinning for milliseconds after parallel work, up to 35.
+    OpenMP runtimes and OpenBLAS keep their threads spinning after parallel work, for up to 120 milliseconds.
     With several of them in one process the spinning threads of one would be charged to the other.
     """
     for _ in range(100):
