@@ -1,6 +1,6 @@
 /* The two passes over one channel, channels first: its sums, block by block, and dx of a run of it.
  *
- *     dx = ((dy * weight - offset) - (x - mean) * rstd * slope) * rstd,   or with frozen statistics dy * (weight * rstd)
+ *     dx = ((dy * weight - offset) - (x - mean) * x_slope) * rstd,   or with frozen statistics dy * (weight * rstd)
  */
 #ifndef CN_CHANNEL_GRADIENT_H
 #define CN_CHANNEL_GRADIENT_H
@@ -12,11 +12,11 @@
 #include "stream.h"
 
 /* One block of a channel: a part of a long run, or some short ones (span.h). */
-static inline gradient_sums channel_block(const real *dy, const real *x, span s, const span_plan *p, size_t block,
-                                          real mean, real rstd)
+CN_INLINE gradient_sums channel_block(const real *dy, const real *x, span s, const span_plan *p, size_t block,
+                                      run_constants c)
 {
-    gradient_lanes lanes = {0};
-    run_constants c = {.mean = mean, .rstd = rstd, .centred = true};
+    gradient_lanes lanes;
+    clear_lanes(&lanes);
     if (p->runs_per_block) {
         size_t run = block * p->runs_per_block, last = run + p->runs_per_block;
         for (; run < last && run < s.runs; run++)
@@ -40,11 +40,11 @@ typedef struct {
 static inline void gradient_runs(real *dx, const real *dy, const real *x, size_t runs, size_t n, size_t stride,
                                  const gradient *k, real weight)
 {
-    const real mean = k->mean, rstd = k->rstd, slope = k->slope, offset = k->offset;
+    const real mean = k->mean, rstd = k->rstd, x_slope = k->x_slope, offset = k->offset;
     for (size_t r = 0; r < runs; r++, dx += stride, dy += stride, x += stride) {
 #pragma omp simd
         for (size_t i = 0; i < n; i++)
-            dx[i] = ((dy[i] * weight - offset) - (x[i] - mean) * rstd * slope) * rstd;
+            dx[i] = ((dy[i] * weight - offset) - (x[i] - mean) * x_slope) * rstd;
     }
 }
 

@@ -63,6 +63,20 @@ static inline size_t channels_first_gradient_workspace(channels_first_gradient g
     return size;
 }
 
+/* The sums of a block of a channel whose first element is `at`. */
+CN_NOINLINE static gradient_sums plain_block(const channels_first_gradient *g, size_t at, size_t group, size_t block)
+{
+    return channel_block(g->dy + at, g->x + at, g->shape, &g->plan, block,
+                         (run_constants){.mean = g->mean[group], .rstd = g->rstd[group], .centred = true});
+}
+
+CN_NOINLINE static gradient_sums frozen_block(const channels_first_gradient *g, size_t at, size_t group, size_t block)
+{
+    return channel_block(
+        g->dy + at, g->x + at, g->shape, &g->plan, block,
+        (run_constants){.mean = g->mean[group], .rstd = g->rstd[group], .centred = true, .frozen = true});
+}
+
 /* Sums of one piece of a channel; channels count over all samples. */
 static gradient_sums channel_piece(const channels_first_gradient *g, size_t channel, size_t piece)
 {
@@ -71,8 +85,8 @@ static gradient_sums channel_piece(const channels_first_gradient *g, size_t chan
     gradient_sums s = {0};
     for (; block < end && block < g->plan.blocks; block++) {
         gradient_sums b = g->elements ? g->element_block(g, channel, block)
-                                      : channel_block(g->dy + at, g->x + at, g->shape, &g->plan, block, g->mean[group],
-                                                      g->rstd[group]);
+                          : g->frozen ? frozen_block(g, at, group, block)
+                                      : plain_block(g, at, group, block);
         add_sums(&s, &b);
     }
     return s;
@@ -94,12 +108,13 @@ static inline bool one_block(const channels_first_gradient *g)
     return g->plan.blocks == 1 && !g->plan.runs_per_block;
 }
 
-static inline gradient_sums short_channel(const channels_first_gradient *g, size_t channel)
+static inline gradient_sums short_channel(const channels_first_gradient *g, size_t channel, size_t group)
 {
-    size_t at = channel * g->spatial, group = g->per_group == 1 ? channel : channel / g->per_group;
+    size_t at = channel * g->spatial;
     if (g->elements)
         return g->element_block(g, channel, 0);
-    gradient_lanes lanes = {0};
+    gradient_lanes lanes;
+    clear_lanes(&lanes);
     add_run(&lanes, g->dy + at, g->x + at, NULL, g->shape.length,
             (run_constants){.mean = g->mean[group], .rstd = g->rstd[group], .centred = true});
     return fold_sums(&lanes);
@@ -205,61 +220,58 @@ static inline void add_channel(const channels_first_gradient *g, gradient_sums *
     add_sums(group, &weighted);
 }
 
-static inline channel_scale scale_of_channel(const channels_first_gradient *g, size_t channel, const gradient *k)
-{
-    real weight = g->weight ? g->weight[channel % g->parameters.count] : 1;
-    return (channel_scale){k, weight, g->frozen, g->work.stream};
-}
-
-static inline void write_channel_runs(const channels_first_gradient *g, size_t channel, const gradient *k, size_t at,
+/* `parameter` is the channel's index within its sample. */
+static inline void write_channel_runs(const channels_first_gradient *g, size_t parameter, const gradient *k, size_t at,
                                       size_t runs, size_t n, size_t stride)
 {
     if (g->elements)
         g->element_runs(g, k, at, runs, n, stride);
     else
-        apply_runs(g->dx, g->dy, g->x, at, runs, n, stride, scale_of_channel(g, channel, k));
+        apply_runs(g->dx, g->dy, g->x, at, runs, n, stride,
+                   (channel_scale){k, g->weight ? g->weight[parameter] : 1, g->frozen, g->work.stream});
 }
 
 /* Whether there is anything to write for each element. */
 static inline bool writes_elements(const channels_first_gradient *g) { return g->dx || wants_elements(g->elements); }
 
 /* The blocks [first, last) of a channel. */
-static void apply_channel(const channels_first_gradient *g, size_t channel, const gradient *k, size_t first,
-                          size_t last)
+static void apply_channel(const channels_first_gradient *g, size_t channel, size_t parameter, const gradient *k,
+                          size_t first, size_t last)
 {
     size_t at = channel * g->spatial, length = g->shape.length, stride = g->shape.stride;
     if (g->plan.runs_per_block) {
         size_t run = first * g->plan.runs_per_block, end = last * g->plan.runs_per_block;
         end = end < g->shape.runs ? end : g->shape.runs;
-        write_channel_runs(g, channel, k, at + run * stride, end - run, length, stride);
+        write_channel_runs(g, parameter, k, at + run * stride, end - run, length, stride);
         return;
     }
     for (size_t block = first; block < last; block++) {
         size_t run = block / g->plan.blocks_per_run, start = block % g->plan.blocks_per_run * BLOCK;
         size_t n = length - start < BLOCK ? length - start : BLOCK;
-        write_channel_runs(g, channel, k, at + run * stride + start, 1, n, 0);
+        write_channel_runs(g, parameter, k, at + run * stride + start, 1, n, 0);
     }
 }
 
-static void apply_short_channel(const channels_first_gradient *g, size_t channel, const gradient *k)
+static inline void apply_short_channel(const channels_first_gradient *g, size_t channel, size_t parameter,
+                                       const gradient *k)
 {
-    write_channel_runs(g, channel, k, channel * g->spatial, 1, g->shape.length, 0);
+    write_channel_runs(g, parameter, k, channel * g->spatial, 1, g->shape.length, 0);
 }
 
 static void whole_group(const channels_first_gradient *g, size_t group, acc *dy_t, acc *dy)
 {
     gradient_sums sums = {0};
-    size_t channel = group * g->per_group;
+    size_t channel = group * g->per_group, parameter = group % g->groups * g->per_group;
     for (size_t c = 0; c < (g->frozen && !wanted(&g->parameters) ? 0 : g->per_group); c++) {
-        gradient_sums s = one_block(g) ? short_channel(g, channel + c) : whole_channel(g, channel + c);
-        add_channel(g, &sums, &s, (channel + c) % g->parameters.count, &dy_t[c], &dy[c]);
+        gradient_sums s = one_block(g) ? short_channel(g, channel + c, group) : whole_channel(g, channel + c);
+        add_channel(g, &sums, &s, parameter + c, &dy_t[c], &dy[c]);
     }
     gradient k = finish_channels(g, group, &sums, dy_t, dy);
     for (size_t c = 0; c < (writes_elements(g) && k.fast ? g->per_group : 0); c++)
         if (one_block(g))
-            apply_short_channel(g, channel + c, &k);
+            apply_short_channel(g, channel + c, parameter + c, &k);
         else
-            apply_channel(g, channel + c, &k, 0, g->plan.blocks);
+            apply_channel(g, channel + c, parameter + c, &k, 0, g->plan.blocks);
 }
 
 static void groups_of_block(void *job, size_t task)
@@ -308,7 +320,8 @@ static void channel_piece_output(void *job, size_t task)
     size_t last = first + g->plan.blocks_per_piece;
     const gradient *k = &g->gradients[channel / g->per_group];
     if (k->fast)
-        apply_channel(g, channel, k, first, last < g->plan.blocks ? last : g->plan.blocks);
+        apply_channel(g, channel, channel % g->parameters.count, k, first,
+                      last < g->plan.blocks ? last : g->plan.blocks);
     stream_fence();
 }
 

@@ -95,7 +95,7 @@ static inline void repeat_columns(const channels_last_gradient *g, gradient_colu
         memcpy(p.mean + c, p.mean, n * sizeof(real));
         memcpy(p.rstd + c, p.rstd, n * sizeof(real));
         memcpy(p.weight + c, p.weight, n * sizeof(real));
-        memcpy(p.slope + c, p.slope, n * sizeof(real));
+        memcpy(p.x_slope + c, p.x_slope, n * sizeof(real));
         memcpy(p.offset + c, p.offset, n * sizeof(real));
         memcpy(p.hat_lo + c, p.hat_lo, n * sizeof(real));
         memcpy(p.kept + c, p.kept, n);
@@ -142,7 +142,7 @@ static void finish_single_channels(gradient_slot s, acc count, size_t n)
     for (size_t c = 0; c < n; c++) {
         acc weight = p.weight[c], hat_lo = s.total.t[c] / count, average = weight * s.total.g[c] / count;
         acc slope = weight * s.total.gt[c] / count - hat_lo * average;
-        p.slope[c] = (real)slope;
+        p.x_slope[c] = (real)(slope * p.rstd[c]);
         p.offset[c] = (real)(average - hat_lo * slope);
         int lost = (average == 0) & (slope == 0) & has_sums(weight, s.total.g[c], s.total.gt[c]);
         p.kept[c] = !(gradient_is_fast(p.rstd[c], hat_lo, average, slope) &
@@ -202,7 +202,7 @@ static void finish_channel_groups(gradient_slot s, acc count, size_t n, size_t s
         bool kept = !k.fast || (!normal && !all_normal(group, size)) || (k.no_sums && any_sums(group, p.weight, size));
 #pragma omp simd
         for (size_t i = 0; i < size; i++)
-            p.slope[i] = k.slope, p.offset[i] = k.offset, p.kept[i] = kept;
+            p.x_slope[i] = k.x_slope, p.offset[i] = k.offset, p.kept[i] = kept;
 #pragma omp simd
         for (size_t i = 0; i < size; i++)
             group.t[i] = k.hat_lo_acc;

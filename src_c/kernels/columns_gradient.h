@@ -2,7 +2,7 @@
  *
  * Sums:   of each column, t = (x - mean) * rstd, dy and dy * t, together: eight rows are added in a tree in `real` before
  *         they join the sums in acc (compensated, of double data). See gradient.h.
- * Output: dx = ((dy * weight - offset) - (x - mean) * rstd * slope) * rstd, or where mean and rstd are constants
+ * Output: dx = ((dy * weight - offset) - (x - mean) * x_slope) * rstd, or where mean and rstd are constants
  *         dx = dy * weight, the weight then times rstd already.
  *
  * Each column is added up by itself, row by row in eights, whatever the instruction set: the same bits everywhere.
@@ -35,7 +35,7 @@ static inline column_sums sums_from(column_sums s, size_t first)
 
 /* What the output needs of each column. Kept: 1 where the careful way has written it already. */
 typedef struct {
-    real *mean, *rstd, *weight, *slope, *offset, *hat_lo;
+    real *mean, *rstd, *weight, *x_slope, *offset, *hat_lo;
     unsigned char *kept;
 } gradient_columns;
 
@@ -53,7 +53,7 @@ static inline gradient_columns place_columns(void *memory, size_t cols)
 
 static inline gradient_columns columns_from(gradient_columns p, size_t first)
 {
-    return (gradient_columns){p.mean + first,   p.rstd + first,   p.weight + first, p.slope + first,
+    return (gradient_columns){p.mean + first,   p.rstd + first,   p.weight + first, p.x_slope + first,
                               p.offset + first, p.hat_lo + first, p.kept + first};
 }
 
@@ -171,7 +171,7 @@ CN_NOINLINE static void sum_columns(column_sums s, const real *dy, const real *x
 static inline void columns_run(real *dx, const real *dy, const real *x, size_t n, const gradient_columns *p,
                                bool frozen)
 {
-    const real *mean = p->mean, *rstd = p->rstd, *weight = p->weight, *slope = p->slope, *offset = p->offset;
+    const real *mean = p->mean, *rstd = p->rstd, *weight = p->weight, *x_slope = p->x_slope, *offset = p->offset;
     if (frozen) {
 #pragma omp simd
         for (size_t c = 0; c < n; c++)
@@ -180,7 +180,7 @@ static inline void columns_run(real *dx, const real *dy, const real *x, size_t n
     }
 #pragma omp simd
     for (size_t c = 0; c < n; c++)
-        dx[c] = ((dy[c] * weight[c] - offset[c]) - (x[c] - mean[c]) * rstd[c] * slope[c]) * rstd[c];
+        dx[c] = ((dy[c] * weight[c] - offset[c]) - (x[c] - mean[c]) * x_slope[c]) * rstd[c];
 }
 
 /* Whole rows, one after the other in memory: cut by cache lines and not by rows (see write_rows_past_caches). The elements

@@ -30,10 +30,11 @@ static inline void add_sums(gradient_sums *a, const gradient_sums *b)
         a->t_lo += b->t_lo, a->g_lo += b->g_lo, a->gt_lo += b->gt_lo;
 }
 
-/* dx = ((g - average) - (t - hat_lo) * slope) * rstd,  or with one number less: (g - offset - t * slope) * rstd. */
+/* dx = ((g - average) - (t - hat_lo) * slope) * rstd,  or with one number less and one multiplication:
+ * ((g - offset) - (x - mean) * x_slope) * rstd. */
 typedef struct {
     real mean, rstd;
-    real hat_lo, average, slope, offset;
+    real hat_lo, average, slope, offset, x_slope;
     acc hat_lo_acc;
     bool fast, no_sums; /* no_sums: only if dy * weight is zero as a whole, and not just too small */
 } gradient;
@@ -45,14 +46,16 @@ typedef struct {
 #define RSTD_MAX (sizeof(real) == 4 ? 0x1p+50 : 0x1p+450)
 #define AVERAGE_MIN (sizeof(real) == 4 ? 0x1p-100 : 0x1p-700)
 #define AVERAGE_MAX (sizeof(real) == 4 ? 0x1p+100 : 0x1p+900)
+#define X_SLOPE_MIN (REAL_MIN * 0x1p+6)
 
 /* Without branches: a loop over channels calls it. */
 static inline bool gradient_is_fast(acc rstd, acc t, acc average, acc slope)
 {
     acc a = fabs(average), b = fabs(slope);
     int large_enough = (a >= AVERAGE_MIN) | (b >= AVERAGE_MIN) | ((a == 0) & (b == 0));
-    int spread = (rstd == 0) | ((rstd >= RSTD_MIN) & (rstd <= RSTD_MAX));
-    return spread & (fabs(t) <= AVERAGE_MAX) & (a <= AVERAGE_MAX) & (b <= AVERAGE_MAX) & large_enough;
+    int spread = (rstd == 0) | ((rstd >= RSTD_MIN) & (rstd <= RSTD_MAX)), steep = b * rstd <= AVERAGE_MAX;
+    int flat = (b * rstd < X_SLOPE_MIN) & (rstd != 0) & (b != 0);
+    return spread & steep & !flat & (fabs(t) <= AVERAGE_MAX) & (a <= AVERAGE_MAX) & (b <= AVERAGE_MAX) & large_enough;
 }
 
 /* False where t is so small that it may have lost digits, which the sums tell: an eps far above the squares of x. */
@@ -91,6 +94,7 @@ static inline gradient make_gradient(const gradient_sums *s, acc count, real mea
     k.average = (real)average;
     k.slope = (real)slope;
     k.offset = (real)(average - k.hat_lo_acc * slope);
+    k.x_slope = (real)(slope * rstd);
     return k;
 }
 
@@ -99,11 +103,22 @@ typedef struct {
     acc t[LANES], g[LANES], gt[LANES], t_lost[LANES], g_lost[LANES], gt_lost[LANES];
 } gradient_lanes;
 
+/* Not by an initialiser, which becomes one long string instruction: to a short run as dear as its sums. */
+CN_INLINE void clear_lanes(gradient_lanes *s)
+{
+#pragma omp simd
+    for (size_t l = 0; l < LANES; l++) {
+        s->t[l] = s->g[l] = s->gt[l] = 0;
+        if (sizeof(real) == sizeof(acc))
+            s->t_lost[l] = s->g_lost[l] = s->gt_lost[l] = 0;
+    }
+}
+
 /* The numbers a run is taken with. `weighted` (the run has weights of its own), `shifted` (to which `offset` is added),
- * `centred` (there is a mean) are constants. */
+ * `centred` (there is a mean) and `frozen` (nobody asks for sum(t)) are constants. */
 typedef struct {
     real mean, rstd, offset;
-    bool weighted, shifted, centred;
+    bool weighted, shifted, centred, frozen;
 } run_constants;
 
 CN_INLINE real run_t(real x, run_constants c) { return c.centred ? (x - c.mean) * c.rstd : x * c.rstd; }
@@ -113,18 +128,18 @@ CN_INLINE real run_g(const real *dy, const real *weight, size_t i, run_constants
     return !c.weighted ? dy[i] : c.shifted ? dy[i] * (c.offset + weight[i]) : dy[i] * weight[i];
 }
 
-/* One vector joins the lanes. */
-CN_INLINE void add_vector(gradient_lanes *s, const real *dy, const real *x, const real *weight, run_constants c)
+/* What joins one lane. */
+typedef struct {
+    real t, g, gt;
+} lane_terms;
+
+CN_INLINE void join_lane(gradient_lanes *s, size_t l, lane_terms a, run_constants c)
 {
-#pragma omp simd
-    for (size_t l = 0; l < LANES; l++) {
-        real t = run_t(x[l], c), g = run_g(dy, weight, l, c);
-        if (c.centred) {
-            add_to(&s->t[l], &s->t_lost[l], (acc)t);
-            add_to(&s->g[l], &s->g_lost[l], (acc)g);
-        }
-        add_to(&s->gt[l], &s->gt_lost[l], (acc)(g * t));
-    }
+    if (c.centred && !c.frozen)
+        add_to(&s->t[l], &s->t_lost[l], (acc)a.t);
+    if (c.centred)
+        add_to(&s->g[l], &s->g_lost[l], (acc)a.g);
+    add_to(&s->gt[l], &s->gt_lost[l], (acc)a.gt);
 }
 
 /* Where four vectors begin; and if `some`, a constant, is true, which of their lanes count: 1, and 0 for the others. */
@@ -134,26 +149,56 @@ typedef struct {
     bool some;
 } four_vectors;
 
-/* Four vectors are added in a tree in `real` before they join the lanes. */
+CN_INLINE four_vectors neighbours(size_t first)
+{
+    return (four_vectors){.at = {first, first + LANES, first + 2 * LANES, first + 3 * LANES}};
+}
+
+CN_INLINE lane_terms term(const real *dy, const real *x, const real *weight, four_vectors v, int j, size_t l,
+                          run_constants c)
+{
+    const size_t i = v.at[j] + l;
+    real t = run_t(x[i], c), g = run_g(dy, weight, i, c);
+    if (v.some)
+        t *= v.keep[j][l], g *= v.keep[j][l];
+    return (lane_terms){t, g, g * t};
+}
+
+CN_INLINE lane_terms sum_of(lane_terms a, lane_terms b) { return (lane_terms){a.t + b.t, a.g + b.g, a.gt + b.gt}; }
+
+/* Lane l of four vectors, added in a tree in `real`. */
+CN_INLINE lane_terms four_terms(const real *dy, const real *x, const real *weight, four_vectors v, size_t l,
+                                run_constants c)
+{
+    lane_terms a = sum_of(term(dy, x, weight, v, 0, l, c), term(dy, x, weight, v, 1, l, c));
+    return sum_of(a, sum_of(term(dy, x, weight, v, 2, l, c), term(dy, x, weight, v, 3, l, c)));
+}
+
+CN_INLINE void add_eight_vectors(gradient_lanes *s, const real *dy, const real *x, const real *weight, run_constants c)
+{
+#pragma omp simd
+    for (size_t l = 0; l < LANES; l++)
+        join_lane(s, l,
+                  sum_of(four_terms(dy, x, weight, neighbours(0), l, c),
+                         four_terms(dy, x, weight, neighbours(4 * LANES), l, c)),
+                  c);
+}
+
 CN_INLINE void add_four_vectors(gradient_lanes *s, const real *dy, const real *x, const real *weight, four_vectors v,
                                 run_constants c)
 {
 #pragma omp simd
-    for (size_t l = 0; l < LANES; l++) {
-        const size_t i0 = v.at[0] + l, i1 = v.at[1] + l, i2 = v.at[2] + l, i3 = v.at[3] + l;
-        real t0 = run_t(x[i0], c), t1 = run_t(x[i1], c), t2 = run_t(x[i2], c), t3 = run_t(x[i3], c);
-        real g0 = run_g(dy, weight, i0, c), g1 = run_g(dy, weight, i1, c);
-        real g2 = run_g(dy, weight, i2, c), g3 = run_g(dy, weight, i3, c);
-        if (v.some) {
-            t0 *= v.keep[0][l], t1 *= v.keep[1][l], t2 *= v.keep[2][l], t3 *= v.keep[3][l];
-            g0 *= v.keep[0][l], g1 *= v.keep[1][l], g2 *= v.keep[2][l], g3 *= v.keep[3][l];
-        }
-        if (c.centred) {
-            add_to(&s->t[l], &s->t_lost[l], (acc)((t0 + t1) + (t2 + t3)));
-            add_to(&s->g[l], &s->g_lost[l], (acc)((g0 + g1) + (g2 + g3)));
-        }
-        add_to(&s->gt[l], &s->gt_lost[l], (acc)((g0 * t0 + g1 * t1) + (g2 * t2 + g3 * t3)));
-    }
+    for (size_t l = 0; l < LANES; l++)
+        join_lane(s, l, four_terms(dy, x, weight, v, l, c), c);
+}
+
+/* The first of the four. */
+CN_INLINE void add_vector(gradient_lanes *s, const real *dy, const real *x, const real *weight, four_vectors v,
+                          run_constants c)
+{
+#pragma omp simd
+    for (size_t l = 0; l < LANES; l++)
+        join_lane(s, l, term(dy, x, weight, v, 0, l, c), c);
 }
 
 /* Ones from the middle on: from element m on, m ones at the end of a vector. */
@@ -176,21 +221,27 @@ CN_INLINE four_vectors rest_of_run(size_t i, size_t n)
 CN_INLINE void add_run(gradient_lanes *s, const real *dy, const real *x, const real *weight, size_t n, run_constants c)
 {
     size_t i = 0;
-    for (; i + 4 * LANES <= n; i += 4 * LANES)
-        add_four_vectors(s, dy + i, x + i, c.weighted ? weight + i : NULL,
-                         (four_vectors){.at = {0, LANES, 2 * LANES, 3 * LANES}}, c);
+    for (; i + 8 * LANES <= n; i += 8 * LANES)
+        add_eight_vectors(s, dy + i, x + i, c.weighted ? weight + i : NULL, c);
+    if (i + 4 * LANES <= n) {
+        add_four_vectors(s, dy + i, x + i, c.weighted ? weight + i : NULL, neighbours(0), c);
+        i += 4 * LANES;
+    }
     if ((n - i) % LANES == 0) {
         for (; i < n; i += LANES)
-            add_vector(s, dy + i, x + i, c.weighted ? weight + i : NULL, c);
+            add_vector(s, dy + i, x + i, c.weighted ? weight + i : NULL, neighbours(0), c);
     } else if (n >= LANES) {
-        add_four_vectors(s, dy, x, weight, rest_of_run(i, n), c);
+        if (n - i < LANES)
+            add_vector(s, dy, x, weight, rest_of_run(i, n), c);
+        else
+            add_four_vectors(s, dy, x, weight, rest_of_run(i, n), c);
     } else {
         real x_rest[LANES], dy_rest[LANES], weight_rest[LANES];
         pad_run(x_rest, x, n, c.centred ? c.mean : 0);
         pad_run(dy_rest, dy, n, 0);
         if (c.weighted)
             pad_run(weight_rest, weight, n, 0);
-        add_vector(s, dy_rest, x_rest, weight_rest, c);
+        add_vector(s, dy_rest, x_rest, weight_rest, neighbours(0), c);
     }
 }
 

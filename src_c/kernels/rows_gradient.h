@@ -85,7 +85,8 @@ static gradient_sums row_piece(const rows_gradient *g, size_t row, size_t piece)
     size_t block = piece * g->plan.blocks_per_piece, end = block + g->plan.blocks_per_piece;
     for (; block < end && block < g->plan.blocks; block++) {
         size_t first = block * BLOCK, n = g->cols - first < BLOCK ? g->cols - first : BLOCK;
-        gradient_lanes lanes = {0};
+        gradient_lanes lanes;
+        clear_lanes(&lanes);
         g->add(g, &lanes, row, first, n);
         gradient_sums b = fold_sums(&lanes);
         add_sums(&s, &b);
@@ -150,7 +151,7 @@ static inline void add_next(const rows_gradient *g, next_rows *next, size_t firs
         if (last % BLOCK == 0 || last == g->cols) {
             gradient_sums b = fold_sums(&next->lanes[r]);
             add_sums(&next->sums[r], &b);
-            next->lanes[r] = (gradient_lanes){0};
+            clear_lanes(&next->lanes[r]);
         }
     }
 }

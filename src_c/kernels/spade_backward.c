@@ -30,7 +30,8 @@ static gradient_sums modulated_block(const channels_first_gradient *g, size_t ch
                        .weighted = true,
                        .shifted = true,
                        .centred = true};
-    gradient_lanes lanes = {0};
+    gradient_lanes lanes;
+    clear_lanes(&lanes);
     real gammas[BLOCK];
     for (; run < end; run++) {
         size_t at = channel * g->spatial + run * g->shape.stride + start;
@@ -43,7 +44,7 @@ static gradient_sums modulated_block(const channels_first_gradient *g, size_t ch
 static inline void modulated_gradient(real *dx, real *dgamma, const real *dy, const real *x, const real *gamma,
                                       size_t n, const gradient *k, real offset_of_gamma)
 {
-    const real mean = k->mean, rstd = k->rstd, slope = k->slope, offset = k->offset, hat_lo = k->hat_lo;
+    const real mean = k->mean, rstd = k->rstd, x_slope = k->x_slope, offset = k->offset, hat_lo = k->hat_lo;
     if (dgamma) {
 #pragma omp simd
         for (size_t i = 0; i < n; i++)
@@ -52,7 +53,7 @@ static inline void modulated_gradient(real *dx, real *dgamma, const real *dy, co
     if (dx) {
 #pragma omp simd
         for (size_t i = 0; i < n; i++)
-            dx[i] = ((dy[i] * (offset_of_gamma + gamma[i]) - offset) - (x[i] - mean) * rstd * slope) * rstd;
+            dx[i] = ((dy[i] * (offset_of_gamma + gamma[i]) - offset) - (x[i] - mean) * x_slope) * rstd;
     }
 }
 
@@ -69,8 +70,7 @@ static inline void modulated_columns(real *dx, real *dgamma, const real *dy, con
 #pragma omp simd
         for (size_t c = 0; c < n; c++)
             dx[c] =
-                ((dy[c] * (offset_of_gamma + gamma[c]) - p.offset[c]) - (x[c] - p.mean[c]) * p.rstd[c] * p.slope[c]) *
-                p.rstd[c];
+                ((dy[c] * (offset_of_gamma + gamma[c]) - p.offset[c]) - (x[c] - p.mean[c]) * p.x_slope[c]) * p.rstd[c];
     }
 }
 

@@ -40,7 +40,7 @@ static void sums_of_channels(void *job, size_t task)
     const channels_first_gradient *g = job;
     size_t c = task * g->groups_per_task, end = c + g->groups_per_task;
     for (; c < end && c < g->groups; c++) {
-        gradient_sums s = one_block(g) ? short_channel(g, c) : whole_channel(g, c);
+        gradient_sums s = one_block(g) ? short_channel(g, c, c) : whole_channel(g, c);
         store_first(job, c, &s);
     }
 }
@@ -192,7 +192,7 @@ static void store_parameters(real *dweight, real *dbias, const rank_sums *g, siz
 static gradient fast_gradient(const rank_sums *g, size_t c, const merged_gradient *k, real mean, real rstd, real weight)
 {
     acc average = k->average * weight, slope = k->slope * weight;
-    gradient f = {.mean = mean, .rstd = rstd, .hat_lo_acc = k->hat_lo, .slope = (real)slope};
+    gradient f = {.mean = mean, .rstd = rstd, .hat_lo_acc = k->hat_lo, .x_slope = (real)(slope * rstd)};
     f.no_sums = average == 0 && slope == 0;
     bool silent = weight == 0 || (k->average == 0 && k->slope == 0 && g->own[EXPONENT * g->channels + c] == 0);
     f.fast = k->exponent == 0 && k->factor == 1 && gradient_is_fast(rstd, k->hat_lo, average, slope) &&
@@ -220,9 +220,9 @@ static void output_of_channels(void *job, size_t task)
             merged_gradient m = merge_gradient(o->sums, c, k->mean, k->rstd);
             careful_gradient(g->dx + at, g->dy + at, g->x + at, &shape, &m, k->mean, k->rstd, weight);
         } else if (one_block(g)) {
-            apply_short_channel(g, c, k);
+            apply_short_channel(g, c, c, k);
         } else {
-            apply_channel(g, c, k, 0, g->plan.blocks);
+            apply_channel(g, c, c, k, 0, g->plan.blocks);
         }
     }
     stream_fence();
@@ -256,7 +256,7 @@ static void output_last(channels_last_gradient *g, const rank_sums *sums, const 
     begin_columns(g, p, 0, g->channels);
     wide_group shape = channel_last(g);
     for (size_t c = 0; c < g->channels; c++) {
-        p.slope[c] = gradients[c].slope, p.offset[c] = gradients[c].offset, p.kept[c] = !gradients[c].fast;
+        p.x_slope[c] = gradients[c].x_slope, p.offset[c] = gradients[c].offset, p.kept[c] = !gradients[c].fast;
         if (p.kept[c]) {
             merged_gradient m = merge_gradient(sums, c, g->mean[c], g->rstd[c]);
             careful_gradient(g->dx + c, g->dy + c, g->x + c, &shape, &m, g->mean[c], g->rstd[c], p.weight[c]);
