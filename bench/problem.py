@@ -64,7 +64,7 @@ def build(case: Case) -> Problem:
         bias=normal(case.channels, 0.0, 0.2),
         running_mean=normal(case.channels, 0.5, 0.1),
         running_var=np.square(normal(case.channels, 2.0, 0.1)),
-        out=filled(case.shape, np.zeros(1, dtype)),  # so that every page exists before the first call
+        out=zeros(case.shape, dtype),
     )
 
 
@@ -83,6 +83,13 @@ def filled(shape: tuple[int, ...], values: Array) -> Array:
     flat = array.reshape(-1)
     for start in range(0, flat.size, values.size):
         flat[start : start + values.size] = values[: flat.size - start]
+    return array
+
+
+def zeros(shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
+    """Return an array of zeros, written, so that every page of it exists."""
+    array = fresh(shape, dtype)
+    array[...] = 0
     return array
 
 

@@ -11,21 +11,14 @@
 #include "span.h"
 #include "stream.h"
 
-/* One block of a channel: a part of a long run, or some short ones (span.h). */
-CN_INLINE gradient_sums channel_block(const real *dy, const real *x, span s, const span_plan *p, size_t block,
-                                      run_constants c)
+/* The sums of some runs of n elements, `stride` apart. */
+CN_INLINE gradient_sums sum_of_runs(const real *dy, const real *x, size_t runs, size_t n, size_t stride,
+                                    run_constants c)
 {
     gradient_lanes lanes;
     clear_lanes(&lanes);
-    if (p->runs_per_block) {
-        size_t run = block * p->runs_per_block, last = run + p->runs_per_block;
-        for (; run < last && run < s.runs; run++)
-            add_run(&lanes, dy + run * s.stride, x + run * s.stride, NULL, s.length, c);
-    } else {
-        size_t run = block / p->blocks_per_run, start = block % p->blocks_per_run * BLOCK, at = run * s.stride + start;
-        size_t n = s.length - start < BLOCK ? s.length - start : BLOCK;
-        add_run(&lanes, dy + at, x + at, NULL, n, c);
-    }
+    for (size_t run = 0; run < runs; run++)
+        add_run(&lanes, dy + run * stride, x + run * stride, NULL, n, c);
     return fold_sums(&lanes);
 }
 

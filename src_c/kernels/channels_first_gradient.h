@@ -63,30 +63,68 @@ static inline size_t channels_first_gradient_workspace(channels_first_gradient g
     return size;
 }
 
-/* The sums of a block of a channel whose first element is `at`. */
-CN_NOINLINE static gradient_sums plain_block(const channels_first_gradient *g, size_t at, size_t group, size_t block)
+/* `parameter` is the channel's index within its sample. */
+static inline void write_channel_runs(const channels_first_gradient *g, size_t parameter, const gradient *k, size_t at,
+                                      size_t runs, size_t n, size_t stride)
 {
-    return channel_block(g->dy + at, g->x + at, g->shape, &g->plan, block,
-                         (run_constants){.mean = g->mean[group], .rstd = g->rstd[group], .centred = true});
+    if (g->elements)
+        g->element_runs(g, k, at, runs, n, stride);
+    else
+        apply_runs(g->dx, g->dy, g->x, at, runs, n, stride,
+                   (channel_scale){k, g->weight ? g->weight[parameter] : 1, g->frozen, g->work.stream});
 }
 
-CN_NOINLINE static gradient_sums frozen_block(const channels_first_gradient *g, size_t at, size_t group, size_t block)
+/* Whether there is anything to write for each element. */
+static inline bool writes_elements(const channels_first_gradient *g) { return g->dx || wants_elements(g->elements); }
+
+/* The blocks [first, last) of a channel, the last ones first: those a long channel still has in the nearest caches. */
+static void apply_channel(const channels_first_gradient *g, size_t channel, size_t parameter, const gradient *k,
+                          size_t first, size_t last)
 {
-    return channel_block(
-        g->dy + at, g->x + at, g->shape, &g->plan, block,
-        (run_constants){.mean = g->mean[group], .rstd = g->rstd[group], .centred = true, .frozen = true});
+    for (size_t block = last; block-- > first;) {
+        span_block b = block_of_span(g->shape, &g->plan, block);
+        write_channel_runs(g, parameter, k, channel * g->spatial + b.at, b.runs, b.n, g->shape.stride);
+    }
+}
+
+/* One block of a channel with fixed statistics: its sums, taken again where they left the range of `real`, and then dx, which
+ * may be dy: it needs no sums. */
+static gradient_sums frozen_block(const channels_first_gradient *g, size_t channel, size_t block)
+{
+    span_block b = block_of_span(g->shape, &g->plan, block);
+    size_t at = channel * g->spatial + b.at;
+    const gradient k = {.mean = g->mean[channel], .rstd = g->rstd[channel], .fast = true};
+    gradient_sums s = {0};
+    if (wanted(&g->parameters)) {
+        s = sum_of_runs(g->dy + at, g->x + at, b.runs, b.n, g->shape.stride,
+                        (run_constants){.mean = k.mean, .rstd = k.rstd, .centred = true, .frozen = true});
+        acc dy = fabs(s.g), dy_t = fabs(s.gt);
+        if (!(dy_t <= AVERAGE_MAX && dy <= AVERAGE_MAX && (dy_t >= AVERAGE_MIN || dy_t == 0)))
+            s = (gradient_sums){.g = frozen_sum(g->dy + at, NULL, b.runs, b.n, g->shape.stride, 0, 1),
+                                .gt = frozen_sum(g->dy + at, g->x + at, b.runs, b.n, g->shape.stride, k.mean, k.rstd)};
+    }
+    if (g->dx)
+        write_channel_runs(g, channel, &k, at, b.runs, b.n, g->shape.stride);
+    return s;
+}
+
+static gradient_sums moving_block(const channels_first_gradient *g, size_t channel, size_t block)
+{
+    span_block b = block_of_span(g->shape, &g->plan, block);
+    size_t at = channel * g->spatial + b.at, group = channel / g->per_group;
+    return sum_of_runs(g->dy + at, g->x + at, b.runs, b.n, g->shape.stride,
+                       (run_constants){.mean = g->mean[group], .rstd = g->rstd[group], .centred = true});
 }
 
 /* Sums of one piece of a channel; channels count over all samples. */
 static gradient_sums channel_piece(const channels_first_gradient *g, size_t channel, size_t piece)
 {
-    size_t at = channel * g->spatial, group = channel / g->per_group;
     size_t block = piece * g->plan.blocks_per_piece, end = block + g->plan.blocks_per_piece;
     gradient_sums s = {0};
     for (; block < end && block < g->plan.blocks; block++) {
         gradient_sums b = g->elements ? g->element_block(g, channel, block)
-                          : g->frozen ? frozen_block(g, at, group, block)
-                                      : plain_block(g, at, group, block);
+                          : g->frozen ? frozen_block(g, channel, block)
+                                      : moving_block(g, channel, block);
         add_sums(&s, &b);
     }
     return s;
@@ -113,25 +151,13 @@ static inline gradient_sums short_channel(const channels_first_gradient *g, size
     size_t at = channel * g->spatial;
     if (g->elements)
         return g->element_block(g, channel, 0);
+    if (g->frozen)
+        return frozen_block(g, channel, 0);
     gradient_lanes lanes;
     clear_lanes(&lanes);
     add_run(&lanes, g->dy + at, g->x + at, NULL, g->shape.length,
             (run_constants){.mean = g->mean[group], .rstd = g->rstd[group], .centred = true});
     return fold_sums(&lanes);
-}
-
-/* A channel with fixed statistics has no averages; its sums are taken again where they left the range of `real`. */
-static gradient frozen_gradient(const channels_first_gradient *g, size_t channel, acc *dy_t, acc *dy)
-{
-    gradient k = {.mean = g->mean[channel], .rstd = g->rstd[channel], .fast = true};
-    bool in_range =
-        fabs(*dy_t) <= AVERAGE_MAX && fabs(*dy) <= AVERAGE_MAX && (fabs(*dy_t) >= AVERAGE_MIN || *dy_t == 0);
-    if (wanted(&g->parameters) && !in_range) {
-        const real *from = g->dy + channel * g->spatial, *x = g->x + channel * g->spatial;
-        *dy = frozen_sum(from, NULL, g->shape.runs, g->shape.length, g->shape.stride, 0, 1);
-        *dy_t = frozen_sum(from, x, g->shape.runs, g->shape.length, g->shape.stride, k.mean, k.rstd);
-    }
-    return k;
 }
 
 /* Whether dy * weight is zero all over a group. */
@@ -194,7 +220,7 @@ static gradient finish_channels(const channels_first_gradient *g, size_t group, 
 {
     size_t count = elements_of_channel(g) * g->per_group, parameter = group % g->groups * g->per_group;
     real mean = g->mean[group], rstd = g->rstd[group];
-    gradient k = g->frozen ? frozen_gradient(g, group, dy_t, dy) : make_gradient(s, (acc)count, mean, rstd, true);
+    gradient k = g->frozen ? (gradient){.fast = true} : make_gradient(s, (acc)count, mean, rstd, true);
     k.fast &= g->frozen || !k.no_sums || zero_group(g, group);
     k.fast &= !g->elements || hats_are_normal(s->g, s->gt); /* hat is a gradient of its own there */
     if (!k.fast) {
@@ -214,42 +240,10 @@ static inline void add_channel(const channels_first_gradient *g, gradient_sums *
                                size_t parameter, acc *dy_t, acc *dy)
 {
     acc weight = g->weight ? (acc)g->weight[parameter] : 1;
-    *dy = channel->g + channel->g_lo;
-    *dy_t = channel->gt + channel->gt_lo;
+    *dy = settled(channel->g, channel->g_lo);
+    *dy_t = settled(channel->gt, channel->gt_lo);
     gradient_sums weighted = {.t = channel->t, .t_lo = channel->t_lo, .g = *dy * weight, .gt = *dy_t * weight};
     add_sums(group, &weighted);
-}
-
-/* `parameter` is the channel's index within its sample. */
-static inline void write_channel_runs(const channels_first_gradient *g, size_t parameter, const gradient *k, size_t at,
-                                      size_t runs, size_t n, size_t stride)
-{
-    if (g->elements)
-        g->element_runs(g, k, at, runs, n, stride);
-    else
-        apply_runs(g->dx, g->dy, g->x, at, runs, n, stride,
-                   (channel_scale){k, g->weight ? g->weight[parameter] : 1, g->frozen, g->work.stream});
-}
-
-/* Whether there is anything to write for each element. */
-static inline bool writes_elements(const channels_first_gradient *g) { return g->dx || wants_elements(g->elements); }
-
-/* The blocks [first, last) of a channel. */
-static void apply_channel(const channels_first_gradient *g, size_t channel, size_t parameter, const gradient *k,
-                          size_t first, size_t last)
-{
-    size_t at = channel * g->spatial, length = g->shape.length, stride = g->shape.stride;
-    if (g->plan.runs_per_block) {
-        size_t run = first * g->plan.runs_per_block, end = last * g->plan.runs_per_block;
-        end = end < g->shape.runs ? end : g->shape.runs;
-        write_channel_runs(g, parameter, k, at + run * stride, end - run, length, stride);
-        return;
-    }
-    for (size_t block = first; block < last; block++) {
-        size_t run = block / g->plan.blocks_per_run, start = block % g->plan.blocks_per_run * BLOCK;
-        size_t n = length - start < BLOCK ? length - start : BLOCK;
-        write_channel_runs(g, parameter, k, at + run * stride + start, 1, n, 0);
-    }
 }
 
 static inline void apply_short_channel(const channels_first_gradient *g, size_t channel, size_t parameter,
@@ -262,12 +256,12 @@ static void whole_group(const channels_first_gradient *g, size_t group, acc *dy_
 {
     gradient_sums sums = {0};
     size_t channel = group * g->per_group, parameter = group % g->groups * g->per_group;
-    for (size_t c = 0; c < (g->frozen && !wanted(&g->parameters) ? 0 : g->per_group); c++) {
+    for (size_t c = 0; c < g->per_group; c++) {
         gradient_sums s = one_block(g) ? short_channel(g, channel + c, group) : whole_channel(g, channel + c);
         add_channel(g, &sums, &s, parameter + c, &dy_t[c], &dy[c]);
     }
     gradient k = finish_channels(g, group, &sums, dy_t, dy);
-    for (size_t c = 0; c < (writes_elements(g) && k.fast ? g->per_group : 0); c++)
+    for (size_t c = 0; c < (writes_elements(g) && k.fast && !g->frozen ? g->per_group : 0); c++)
         if (one_block(g))
             apply_short_channel(g, channel + c, parameter + c, &k);
         else
@@ -293,6 +287,7 @@ static void channel_piece_sums(void *job, size_t task)
 {
     const channels_first_gradient *g = job;
     g->pieces[task] = channel_piece(g, task / g->plan.pieces, task % g->plan.pieces);
+    stream_fence();
 }
 
 static void merge_channel_pieces(channels_first_gradient *g)
@@ -338,7 +333,7 @@ static inline void channels_first_backward(channels_first_gradient *g, void *wor
         if (g->work.threads > 1 && few_channel_groups(g)) {
             cn_parallel_for(tasks, g->work, channel_piece_sums, g);
             merge_channel_pieces(g);
-            if (writes_elements(g))
+            if (writes_elements(g) && !g->frozen)
                 cn_parallel_for(tasks, g->work, channel_piece_output, g);
         } else {
             size_t bytes = g->per_group * elements_of_channel(g) * g->block_samples * 2 * sizeof(real);

@@ -113,9 +113,6 @@ static inline void clear_columns(column_sums s, size_t cols)
     memset(s.gt, 0, cols * sizeof(acc));
 }
 
-/* What rounding took, back into a sum; it is NaN where the sum has overflowed. */
-CN_INLINE acc settled(acc sum, acc lost) { return lost == lost ? sum + lost : sum; }
-
 static inline void settle_columns(column_sums s, column_sums lost, size_t cols)
 {
 #pragma omp simd

@@ -30,6 +30,9 @@ static inline void add_sums(gradient_sums *a, const gradient_sums *b)
         a->t_lo += b->t_lo, a->g_lo += b->g_lo, a->gt_lo += b->gt_lo;
 }
 
+/* What rounding took, back into a sum; it is NaN where the sum has overflowed. */
+CN_INLINE acc settled(acc sum, acc lost) { return lost == lost ? sum + lost : sum; }
+
 /* dx = ((g - average) - (t - hat_lo) * slope) * rstd,  or with one number less and one multiplication:
  * ((g - offset) - (x - mean) * x_slope) * rstd. */
 typedef struct {
@@ -103,15 +106,20 @@ typedef struct {
     acc t[LANES], g[LANES], gt[LANES], t_lost[LANES], g_lost[LANES], gt_lost[LANES];
 } gradient_lanes;
 
-/* Not by an initialiser, which becomes one long string instruction: to a short run as dear as its sums. */
+CN_INLINE void clear_sum(acc *sum, acc *lost)
+{
+    for (size_t l = 0; l < LANES; l++)
+        sum[l] = 0;
+    for (size_t l = 0; l < (sizeof(real) == sizeof(acc) ? LANES : 0); l++)
+        lost[l] = 0;
+}
+
+/* Sum by sum: all at once they become one long string instruction, which costs a short run as much as its additions. */
 CN_INLINE void clear_lanes(gradient_lanes *s)
 {
-#pragma omp simd
-    for (size_t l = 0; l < LANES; l++) {
-        s->t[l] = s->g[l] = s->gt[l] = 0;
-        if (sizeof(real) == sizeof(acc))
-            s->t_lost[l] = s->g_lost[l] = s->gt_lost[l] = 0;
-    }
+    clear_sum(s->t, s->t_lost);
+    clear_sum(s->g, s->g_lost);
+    clear_sum(s->gt, s->gt_lost);
 }
 
 /* The numbers a run is taken with. `weighted` (the run has weights of its own), `shifted` (to which `offset` is added),

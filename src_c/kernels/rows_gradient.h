@@ -23,7 +23,7 @@
 #define ROWS_TOGETHER 4
 #define TOGETHER_BYTES (1024 * 1024) /* x and dy of the rows taken together, which stay in the second cache */
 #define ROW_BLOCK_MIN 32
-#define TILE STREAM_RUN
+#define TILE (STREAM_RUN / 2)
 
 typedef struct rows_gradient rows_gradient;
 struct rows_gradient {
@@ -139,15 +139,25 @@ typedef struct {
     gradient_sums sums[ROWS_TOGETHER];
 } next_rows;
 
+/* n columns from `first` + FAR_STEP on of row r of these rows, or where that is beyond its end, of the rows after them. */
+static inline void fetch_next(const rows_gradient *g, const next_rows *next, size_t r, size_t first, size_t n)
+{
+    size_t row = next->row + r, c = first + FAR_STEP;
+    for (; c >= g->cols; c -= g->cols)
+        row += g->together;
+    n = n < g->cols - c ? n : g->cols - c;
+    if (row < g->rows) {
+        fetch_far(g->x, n, row * g->cols + c);
+        fetch_far(g->dy, n, row * g->cols + c);
+    }
+}
+
 /* The columns [first, last) of them; blocks end where those of row_piece do. */
 static inline void add_next(const rows_gradient *g, next_rows *next, size_t first, size_t last)
 {
     for (size_t r = 0; r < next->rows; r++) {
-        size_t at = (next->row + r) * g->cols + first, n = last - first;
-        size_t ahead = at + n + FAR_STEP <= g->rows * g->cols ? FAR_STEP : 0;
-        fetch_far(g->x + at, n, ahead);
-        fetch_far(g->dy + at, n, ahead);
-        g->add(g, &next->lanes[r], next->row + r, first, n);
+        fetch_next(g, next, r, first, last - first);
+        g->add(g, &next->lanes[r], next->row + r, first, last - first);
         if (last % BLOCK == 0 || last == g->cols) {
             gradient_sums b = fold_sums(&next->lanes[r]);
             add_sums(&next->sums[r], &b);

@@ -12,18 +12,11 @@
 #include "channels_last_gradient.h"
 #include "kernels.h"
 
-/* One block of a channel (channel_block in channel_gradient.h). */
+/* The sums of one block of a channel. */
 static gradient_sums modulated_block(const channels_first_gradient *g, size_t channel, size_t block)
 {
-    const span_plan *p = &g->plan;
-    size_t group = channel / g->per_group, run, end, start = 0, n = g->shape.length;
-    if (p->runs_per_block) {
-        run = block * p->runs_per_block;
-        end = run + p->runs_per_block < g->shape.runs ? run + p->runs_per_block : g->shape.runs;
-    } else {
-        run = block / p->blocks_per_run, end = run + 1, start = block % p->blocks_per_run * BLOCK;
-        n = n - start < BLOCK ? n - start : BLOCK;
-    }
+    span_block b = block_of_span(g->shape, &g->plan, block);
+    size_t at = channel * g->spatial + b.at, group = channel / g->per_group;
     run_constants c = {.mean = g->mean[group],
                        .rstd = g->rstd[group],
                        .offset = g->elements->offset,
@@ -33,10 +26,8 @@ static gradient_sums modulated_block(const channels_first_gradient *g, size_t ch
     gradient_lanes lanes;
     clear_lanes(&lanes);
     real gammas[BLOCK];
-    for (; run < end; run++) {
-        size_t at = channel * g->spatial + run * g->shape.stride + start;
-        add_run(&lanes, g->dy + at, g->x + at, modulation_run(&g->elements->gamma, at, n, gammas), n, c);
-    }
+    for (size_t run = 0; run < b.runs; run++, at += g->shape.stride)
+        add_run(&lanes, g->dy + at, g->x + at, modulation_run(&g->elements->gamma, at, b.n, gammas), b.n, c);
     return fold_sums(&lanes);
 }
 

@@ -49,30 +49,39 @@ static inline span_plan plan_span(span s)
     return p;
 }
 
+/* The elements of a block: `runs` runs of n elements, the first from element `at` on. */
+typedef struct {
+    size_t at, runs, n;
+} span_block;
+
+static inline span_block block_of_span(span s, const span_plan *p, size_t block)
+{
+    if (p->runs_per_block) {
+        size_t run = block * p->runs_per_block, left = s.runs - run;
+        return (span_block){run * s.stride, left < p->runs_per_block ? left : p->runs_per_block, s.length};
+    }
+    size_t run = block / p->blocks_per_run, start = block % p->blocks_per_run * BLOCK, left = s.length - start;
+    return (span_block){run * s.stride + start, 1, left < BLOCK ? left : BLOCK};
+}
+
 static inline moments run_moments(const real *x, size_t n, bool centred)
 {
     return centred ? block_moments(x, n) : block_squares(x, n);
 }
 
 /* Not inlined: its buffer is the one thing here that needs a deep stack, and most kernels never call it. */
-CN_NOINLINE static moments gathered_moments(const real *x, span s, size_t first, size_t last)
+CN_NOINLINE static moments gathered_moments(const real *x, span_block b, size_t stride)
 {
     real buffer[BLOCK];
-    size_t n = 0;
-    for (size_t run = first; run < last; run++, n += s.length)
-        memcpy(buffer + n, x + run * s.stride, s.length * sizeof(real));
-    return block_moments(buffer, n);
+    for (size_t run = 0; run < b.runs; run++)
+        memcpy(buffer + run * b.n, x + run * stride, b.n * sizeof(real));
+    return block_moments(buffer, b.runs * b.n);
 }
 
 static inline moments span_block_moments(const real *x, span s, const span_plan *p, size_t block)
 {
-    if (p->runs_per_block) {
-        size_t first = block * p->runs_per_block, last = first + p->runs_per_block;
-        return gathered_moments(x, s, first, last < s.runs ? last : s.runs);
-    }
-    size_t run = block / p->blocks_per_run, start = block % p->blocks_per_run * BLOCK;
-    size_t n = s.length - start < BLOCK ? s.length - start : BLOCK;
-    return run_moments(x + run * s.stride + start, n, s.centred);
+    span_block b = block_of_span(s, p, block);
+    return p->runs_per_block ? gathered_moments(x + b.at, b, s.stride) : run_moments(x + b.at, b.n, s.centred);
 }
 
 static inline moments piece_moments(const real *x, span s, const span_plan *p, size_t piece)
