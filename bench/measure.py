@@ -23,17 +23,21 @@ TRIALS = 4
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to measure: at most `rounds` rounds and about `seconds` per case, loops of `turn` seconds."""
+    """How long to measure: at most `rounds` rounds and about `seconds` per case, loops of `turn` seconds.
+
+    A close call is measured `again` so many times at most.
+    """
 
     rounds: int
     seconds: float
     turn: float
+    again: int = 2
 
 
 FULL = Effort(rounds=15, seconds=2.0, turn=0.006)
 FULL_BACKWARD = Effort(rounds=15, seconds=1.5, turn=0.006)
 FULL_OTHERS = Effort(rounds=15, seconds=1.0, turn=0.006)
-QUICK = Effort(rounds=3, seconds=0.3, turn=0.001)
+QUICK = Effort(rounds=3, seconds=0.3, turn=0.001, again=0)
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,10 @@ class Timing:
     def median(self) -> float:
         """Median over the rounds."""
         return statistics.median(self.seconds)
+
+    def joined(self, other: "Timing") -> "Timing":
+        """Return the rounds of both."""
+        return Timing(self.seconds + other.seconds, other.loops)
 
     @property
     def disturbed(self) -> bool:

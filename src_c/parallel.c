@@ -108,14 +108,23 @@ cn_work cn_plan_work(size_t bytes, size_t output_bytes)
 }
 
 #ifdef _OPENMP
+#define SHARES_MOST 64
+
+/* Neighbouring tasks; each share on a cache line of its own. */
 typedef struct {
-    size_t tasks;
+    atomic_size_t next;
+    size_t end;
+    char apart[64 - 2 * sizeof(size_t)];
+} team_share;
+
+typedef struct {
     cn_work work;
     void (*task)(void *job, size_t i);
     void *job;
     int cpu;            /* the caller's */
     atomic_int arrived; /* threads but for the caller */
-    atomic_size_t next; /* task, where tasks are not shared out beforehand */
+    size_t shares;
+    team_share share[SHARES_MOST];
 } team_job;
 
 /* A thread that has slept is often woken on the CPU of the one that woke it, above all in virtual machines, whose idle CPUs
@@ -135,28 +144,38 @@ static void let_in(team_job *team, int number, int threads)
         let_others_run();
 }
 
-/* Data that fit in the caches are shared out the same way at each call, so that a core finds in its own cache what it
- * wrote there in the last one. Beyond the caches tasks go to whoever is free. */
-static void take_share(team_job *team)
+static void share_out(team_job *team, size_t tasks)
+{
+    size_t threads = (size_t)team->work.threads;
+    team->shares = team->work.stream ? 1 : threads < SHARES_MOST ? threads : SHARES_MOST;
+    size_t each = tasks / team->shares, more = tasks % team->shares, first = 0;
+    for (size_t s = 0; s < team->shares; s++, first = team->share[s - 1].end) {
+        atomic_init(&team->share[s].next, first);
+        team->share[s].end = first + each + (s < more);
+    }
+}
+
+static void take_share(team_job *team, size_t s, int number, int threads)
+{
+    team_share *share = &team->share[s];
+    for (size_t i, n = 0; (i = atomic_fetch_add_explicit(&share->next, 1, memory_order_relaxed)) < share->end; n++) {
+        team->task(team->job, i);
+        if (n == 0)
+            let_in(team, number, threads);
+    }
+}
+
+/* Each thread has the same share at each call, so that a core finds in its own cache what it wrote there in the last one. Of
+ * data beyond those caches whoever is done goes on with what others have left: a core that has neighbours to wait for is
+ * slower than another. Beyond all caches there is one share for all. */
+static void join_team(team_job *team)
 {
     int number = omp_get_thread_num(), threads = omp_get_num_threads();
     arrive(team, number);
-    if (team->work.stream) {
-        for (size_t i, n = 0; (i = atomic_fetch_add_explicit(&team->next, 1, memory_order_relaxed)) < team->tasks;
-             n++) {
-            team->task(team->job, i);
-            if (n == 0)
-                let_in(team, number, threads);
-        }
-        return;
-    }
-    size_t share = team->tasks / (size_t)threads, more = team->tasks % (size_t)threads, t = (size_t)number;
-    size_t first = t * share + (t < more ? t : more), last = first + share + (t < more);
-    for (size_t i = first; i < last; i++) {
-        team->task(team->job, i);
-        if (i == first)
-            let_in(team, number, threads);
-    }
+    for (size_t s = (size_t)number; s < team->shares; s += (size_t)threads)
+        take_share(team, s, number, threads);
+    for (size_t s = 1; s <= (team->work.far || team->work.stream ? team->shares : 0); s++)
+        take_share(team, ((size_t)number + s) % team->shares, number, threads);
 }
 #endif
 
@@ -164,9 +183,10 @@ void cn_parallel_for(size_t tasks, cn_work work, void (*task)(void *job, size_t 
 {
 #ifdef _OPENMP
     if (work.threads > 1 && tasks > 1) {
-        team_job team = {.tasks = tasks, .work = work, .task = task, .job = job, .cpu = current_cpu()};
+        team_job team = {.work = work, .task = task, .job = job, .cpu = current_cpu()};
+        share_out(&team, tasks);
 #pragma omp parallel num_threads(work.threads)
-        take_share(&team);
+        join_team(&team);
         return;
     }
 #endif

@@ -3,7 +3,8 @@
  *
  * Each channel's sums of t, dy and dy * t (gradient.h) are taken once, its pieces in order. Weighted, they add up to those of
  * its group, which give dx; and as they are they join dweight and dbias, sample by sample (parameter_sums.h).
- * Traffic: 3S where a group's x and dy fit in the cache (each once from memory, dx once to it), else 5S.
+ * Traffic: 3S where a group's x and dy fit in the cache (each once from memory, dx once to it), else 5S. With constant
+ * statistics (frozen) a block is written as soon as it is summed: 3S.
  * Many groups: a task takes some groups of each sample of a block of samples. Few groups: tasks take pieces of channels,
  * first for the sums, then for dx. The same additions in the same order both ways.
  */
