@@ -81,20 +81,39 @@ static inline void write_run(real *y, const real *x, size_t n, const real *hi, c
         y[c] = (x[c] - hi[c]) * scale[c] + shift[c];
 }
 
-/* Whole rows, one after the other in memory: cut by cache lines and not by rows, so that no line is written in parts. */
+/* m elements from element i of some rows on, through a buffer. */
+static inline void stream_part(real *y, const real *x, size_t i, size_t m, size_t cols, const row_parameters *p,
+                               size_t ahead)
+{
+    real buffer[STREAM_RUN];
+    fetch_far(x + i, m, ahead);
+    for (size_t done = 0, c = i % cols, part; done < m; done += part, c = 0) {
+        part = m - done < cols - c ? m - done : cols - c;
+        write_run(buffer + done, x + i + done, part, p->hi + c, p->scale + c, p->shift + c);
+    }
+    stream_out(y + i, buffer, m);
+}
+
+/* Whole rows, one after the other in memory: cut by cache lines and not by rows, so that no line is written in parts; and
+ * two pages in turns, since memory serves two streams faster than one. */
+#define PAGE (4096 / sizeof(real))
+#define PAGES_IN_TURNS (2 * PAGE)
+
 CN_NOINLINE static void write_rows_past_caches(real *y, const real *x, size_t rows, size_t cols,
                                                const row_parameters *p, size_t ahead)
 {
-    real buffer[STREAM_RUN];
-    for (size_t i = 0, c = 0, m, part; i < rows * cols; i += m) {
-        m = stream_run(y + i, rows * cols - i);
-        fetch_far(x + i, m, ahead);
-        for (size_t done = 0; done < m; done += part) {
-            part = m - done < cols - c ? m - done : cols - c;
-            write_run(buffer + done, x + i + done, part, p->hi + c, p->scale + c, p->shift + c);
-            c = c + part < cols ? c + part : 0;
+    size_t n = rows * cols, i = 0, head = (size_t)(-(uintptr_t)y & 4095) / sizeof(real);
+    while (i < n) {
+        if (i >= head && i + PAGES_IN_TURNS <= n) {
+            for (size_t at = i; at < i + PAGE; at += STREAM_RUN)
+                for (size_t page = 0; page < PAGES_IN_TURNS; page += PAGE)
+                    stream_part(y, x, at + page, STREAM_RUN, cols, p, ahead ? PAGES_IN_TURNS : 0);
+            i += PAGES_IN_TURNS;
+        } else {
+            size_t m = stream_run(y + i, n - i);
+            stream_part(y, x, i, m, cols, p, ahead);
+            i += m;
         }
-        stream_out(y + i, buffer, m);
     }
 }
 
