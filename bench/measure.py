@@ -31,7 +31,7 @@ class Effort:
     rounds: int
     seconds: float
     turn: float
-    again: int = 2
+    again: int = 4
 
 
 FULL = Effort(rounds=15, seconds=2.0, turn=0.006)
