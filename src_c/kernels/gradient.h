@@ -110,8 +110,9 @@ CN_INLINE void clear_sum(acc *sum, acc *lost)
 {
     for (size_t l = 0; l < LANES; l++)
         sum[l] = 0;
-    for (size_t l = 0; l < (sizeof(real) == sizeof(acc) ? LANES : 0); l++)
-        lost[l] = 0;
+    if (sizeof(real) == sizeof(acc))
+        for (size_t l = 0; l < LANES; l++)
+            lost[l] = 0;
 }
 
 /* Sum by sum: all at once they become one long string instruction, which costs a short run as much as its additions. */
