@@ -36,7 +36,7 @@ class Effort:
 
 FULL = Effort(rounds=15, seconds=2.0, turn=0.006)
 FULL_BACKWARD = Effort(rounds=15, seconds=1.5, turn=0.006)
-FULL_OTHERS = Effort(rounds=15, seconds=1.0, turn=0.006)
+FULL_OTHERS = Effort(rounds=15, seconds=1.0, turn=0.006, again=1)
 QUICK = Effort(rounds=3, seconds=0.3, turn=0.001, again=0)
 
 
