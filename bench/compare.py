@@ -13,7 +13,7 @@ from bench.problem import Problem
 
 PEDANTIC_ROUNDS = 5
 LONGER = 3  # share of time of a case beyond the cache: each of its calls takes a tenth of a second
-CLOSE = 0.1  # a ratio to the best peer that is nearer to 1 is measured again
+CLOSE = 0.1  # a case with a ratio nearer to 1 is measured again
 
 
 P = TypeVar("P", bound=Problem)
@@ -82,7 +82,7 @@ def measure(
 
 
 def is_close(timings: dict[str, Timing]) -> bool:
-    """Whether cnorm and its best peer take about the same time, whoever is ahead.
+    """Whether cnorm and a peer take about the same time, whoever is ahead.
 
     Which pages arrays happen to lie on changes a call by some percent: new arrays and more rounds tell more.
     """

@@ -227,6 +227,14 @@ def test_weights_of_both_ends_of_the_range(backward: Backward, dtype: Any) -> No
         _check_case(backward, case, (spread, weight, factor))
 
 
+@each_training
+def test_slopes_that_only_their_product_with_rstd_takes_out_of_range(backward: Backward, dtype: Any) -> None:
+    """Average(dy hat) and rstd are ordinary numbers, and their product is not a normal one."""
+    spread, factor = (1e17, 1e-25) if dtype == np.float32 else (1e130, 1e-190)
+    rows = np.random.default_rng(4).uniform(-1, 1, (15, 255))
+    _check(backward, (rows * spread).astype(dtype), ((rows + rows[::-1]) * factor).astype(dtype), 0.0)
+
+
 # Exact results ----------------------------------------------------------------------------------------------
 
 

@@ -142,9 +142,8 @@ typedef struct {
 /* n columns from `first` + FAR_STEP on of row r of these rows, or where that is beyond its end, of the rows after them. */
 static inline void fetch_next(const rows_gradient *g, const next_rows *next, size_t r, size_t first, size_t n)
 {
-    size_t row = next->row + r, c = first + FAR_STEP;
-    for (; c >= g->cols; c -= g->cols)
-        row += g->together;
+    size_t c = first + FAR_STEP, row = next->row + r + c / g->cols * g->together;
+    c %= g->cols;
     n = n < g->cols - c ? n : g->cols - c;
     if (row < g->rows) {
         fetch_far(g->x, n, row * g->cols + c);
