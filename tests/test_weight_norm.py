@@ -18,6 +18,9 @@ from traps import TRAPS
 #: Linear, convolution and transposed convolution; runs too long for a tile; one channel; tiny ones.
 SHAPES = [(7,), (5, 3), (36, 51), (16, 5, 3), (3, 4, 5, 7), (70, 2, 16), (3, 2, 700), (1, 300), (2, 9000)]
 
+#: More rows than a tile of columns has room for.
+TALL = [(702, 391), (450, 37, 17)]
+
 
 def dims(shape: tuple[int, ...]) -> list[int | None]:
     return [None, *range(-len(shape), len(shape))]
@@ -58,7 +61,7 @@ def _assert_gradients(dw: np.ndarray, v: np.ndarray, g: np.ndarray, dim: int | N
     assert oracle.units(grads.g, dg, dg_scale, v.dtype) <= oracle.BACKWARD
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("shape", [*SHAPES, *TALL], ids=str)
 def test_every_dim(shape: tuple[int, ...], dtype: Any) -> None:
     v, dw = _input(shape, dtype), _input(shape, dtype, 1)
     for dim in dims(shape):
@@ -138,7 +141,7 @@ def test_layouts(layout: layouts.Layout, kind: Any) -> None:
 @pytest.mark.usefixtures("native")
 def test_bits_do_not_depend_on_level_or_threads(dtype: Any) -> None:
     seen = set()
-    shapes = [*SHAPES, (360, 512), (64, 256, 16), (3, 200_000)]
+    shapes = [*SHAPES, *TALL, (360, 512), (64, 256, 16), (3, 200_000)]
     problems = [
         (_input(s, dtype, 1), _input(s, dtype), dim) for s in shapes for dim in (None, *range(len(s)))
     ]
@@ -233,7 +236,7 @@ def test_wrong_backward_arguments(arguments: dict[str, Any], kind: type[Exceptio
 
 
 @pytest.mark.peers
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("shape", [*SHAPES, *TALL], ids=str)
 def test_pytorch_autograd_agrees(shape: tuple[int, ...]) -> None:
     """PyTorch's fused op knows the first and the last axis, and with -1 for everything a scalar g."""
     dw, v = _input(shape, np.float64, 1), _input(shape, np.float64)

@@ -5,7 +5,7 @@
  * Passes: x is read once from memory for its norm and again from the cache while y is written: 2S of traffic; S more for
  * vectors longer than the caches. p other than 1, 2 and inf reads x three times.
  * Split: tasks of whole vectors, rows (inner = 1) or tiles of columns; a few long rows are cut into pieces of 16 blocks or
- * more. Determinism: fixed lanes and blocks, folded and added in order; no sum crosses a task.
+ * more, tall matrices into pieces of rows. Determinism: fixed lanes, blocks and pieces, added in order.
  */
 #include "kernels.h"
 #include "vector_ways.h"

@@ -3,7 +3,7 @@
  *     p = 2     size = sum(x^2)        p = 1     size = sum(|x|)        p = inf     size = max(|x|), and how many have it
  *     dot = sum(x * dy)
  *
- * A contiguous run goes through LANES independent lanes, folded in order; side by side, each column is a lane of its own.
+ * A contiguous run goes through LANES independent lanes, folded in order.
  * Four elements are added in a tree in `real` before they join a sum in acc; sums of double data are compensated
  * (moments.h). Any other p has no sums here: its vectors take the careful way of vector_wide.h.
  */
@@ -137,93 +137,6 @@ static inline vector_sums run_sums(const real *x, const real *dy, size_t n, norm
     default:
         return (vector_sums){0};
     }
-}
-
-/* Columns side by side, at most so many. */
-#define TILE_MOST 512
-
-typedef struct {
-    acc size[TILE_MOST], size_lost[TILE_MOST], dot[TILE_MOST], dot_lost[TILE_MOST], ties[TILE_MOST];
-} column_sums;
-
-CN_INLINE void column_element(column_sums *s, size_t c, real x, const real *dy, norm_kind kind)
-{
-    if (kind == NORM_MAX) {
-        join_largest(&s->size[c], &s->ties[c], magnitude(x), 1);
-        s->size_lost[c] += x - x;
-    } else {
-        add_to(&s->size[c], &s->size_lost[c], kind == NORM_TWO ? (acc)x * (acc)x : (acc)size_term(x, kind));
-    }
-    if (dy)
-        add_to(&s->dot[c], &s->dot_lost[c], (acc)x * (acc)dy[c]);
-}
-
-/* So many rows ahead their parts are fetched, where they lie apart: the processor's own prefetching keeps to lines that
- * follow each other. */
-#define ROWS_AHEAD 32
-
-CN_INLINE void add_rows(column_sums *s, const real *x, const real *dy, size_t stride, size_t rows, size_t cols,
-                        norm_kind kind)
-{
-    size_t r = 0;
-    for (; kind != NORM_MAX && r + 4 <= rows; r += 4) {
-        const real *p = x + r * stride, *q = dy ? dy + r * stride : NULL;
-        for (size_t i = r; i < r + 4; i++) {
-            size_t ahead = stride > cols && i + ROWS_AHEAD < rows ? ROWS_AHEAD * stride : 0;
-            fetch_far(x + i * stride, cols, ahead);
-            if (dy)
-                fetch_far(dy + i * stride, cols, ahead);
-        }
-#pragma omp simd
-        for (size_t c = 0; c < cols; c++) {
-            real x0 = p[c], x1 = p[c + stride], x2 = p[c + 2 * stride], x3 = p[c + 3 * stride];
-            real a = size_term(x0, kind) + size_term(x1, kind), b = size_term(x2, kind) + size_term(x3, kind);
-            add_to(&s->size[c], &s->size_lost[c], (acc)(a + b));
-            if (dy)
-                add_to(&s->dot[c], &s->dot_lost[c],
-                       (acc)((x0 * q[c] + x1 * q[c + stride]) + (x2 * q[c + 2 * stride] + x3 * q[c + 3 * stride])));
-        }
-    }
-    for (; r < rows; r++) {
-        const real *p = x + r * stride, *q = dy ? dy + r * stride : NULL;
-#pragma omp simd
-        for (size_t c = 0; c < cols; c++)
-            column_element(s, c, p[c], q, kind);
-    }
-}
-
-/* Of `rows` rows. */
-static inline void sum_columns(column_sums *s, const real *x, const real *dy, size_t stride, size_t rows, size_t cols,
-                               norm_kind kind)
-{
-    memset(s->size, 0, cols * sizeof(acc));
-    memset(s->size_lost, 0, cols * sizeof(acc));
-    memset(s->dot, 0, cols * sizeof(acc));
-    memset(s->dot_lost, 0, cols * sizeof(acc));
-    memset(s->ties, 0, cols * sizeof(acc));
-    if (kind == NORM_TWO && dy)
-        add_rows(s, x, dy, stride, rows, cols, NORM_TWO);
-    else if (kind == NORM_TWO)
-        add_rows(s, x, NULL, stride, rows, cols, NORM_TWO);
-    else if (kind == NORM_ONE && dy)
-        add_rows(s, x, dy, stride, rows, cols, NORM_ONE);
-    else if (kind == NORM_ONE)
-        add_rows(s, x, NULL, stride, rows, cols, NORM_ONE);
-    else if (kind == NORM_MAX && dy)
-        add_rows(s, x, dy, stride, rows, cols, NORM_MAX);
-    else if (kind == NORM_MAX)
-        add_rows(s, x, NULL, stride, rows, cols, NORM_MAX);
-}
-
-/* The sums of the vector whose columns are `first` to `first + n - 1`. */
-static inline vector_sums sums_of_columns(const column_sums *s, size_t first, size_t n, norm_kind kind)
-{
-    vector_sums sums = {0};
-    for (size_t c = first; c < first + n; c++) {
-        vector_sums column = {s->size[c], s->size_lost[c], s->dot[c], s->dot_lost[c], s->ties[c]};
-        join_sums(&sums, &column, kind);
-    }
-    return sums;
 }
 
 #endif

@@ -4,8 +4,8 @@
  *
  * Passes: v is read once from memory for its norm and again from the cache while w is written: 2S of traffic, if a channel
  * (outer = 1), or a tile of columns of all of v, fits there; else 3S.
- * Split: channels are rows where outer is 1, else tiles of columns, and of several long runs rows again; a few long rows
- * are cut into pieces. Determinism: fixed lanes and blocks, folded and added in order; no sum crosses a task.
+ * Split: channels are rows where outer is 1, else tiles of columns, in a tall matrix pieces of rows, and of several long
+ * runs rows again; a few long rows are cut into pieces. Determinism: fixed lanes, blocks and pieces, added in order.
  */
 #include "kernels.h"
 #include "vector_ways.h"
