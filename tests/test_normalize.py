@@ -20,7 +20,7 @@ from traps import TRAPS
 
 ORDERS = [2.0, 1.0, math.inf, 3, 0.5, 2.5]
 
-#: Short rows, rows of every remainder, one and several blocks, columns, a middle axis, long rows, a tall matrix.
+#: Short rows, rows of every remainder, one and several blocks, columns, a middle axis, long rows, tall ones.
 SHAPES = [((7,), 0), ((5, 1), 1), ((1, 5), 0), ((70, 24), 1), ((70, 25), 1), ((3, 4099), 1),
           ((33, 5), 0), ((4, 3, 700), 1), ((2, 65, 3), 1), ((2, 3, 5, 7), 2), ((2, 1, 9), 1),
           ((2, 903, 301), 1)]  # fmt: skip
