@@ -8,6 +8,7 @@ its own.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple, overload
@@ -174,6 +175,16 @@ class ChannelForm:
         return view.shape[0], view.shape[1], math.prod(view.shape[2:])
 
 
+@functools.cache
+def _channel_forms(ndim: int, axis: int, pooled: bool) -> tuple[ChannelForm, ...]:
+    """Channels first, channels last and, if `pooled`, channels outermost."""
+    batch, *spatial = (a for a in range(ndim) if a != axis)
+    first = ChannelForm((batch, axis, *spatial), False)
+    last = ChannelForm((batch, *spatial, axis), True)
+    outermost = ChannelForm((axis, batch, *spatial), False, pooled=True)
+    return (first, last, outermost) if pooled else (first, last)
+
+
 def channel_form(x: Array, axis: int, pooled: bool) -> ChannelForm:
     """Choose the form in which the memory of `x` is contiguous, if there is one.
 
@@ -185,15 +196,10 @@ def channel_form(x: Array, axis: int, pooled: bool) -> ChannelForm:
         Whether the samples of a batch share their statistics, as in batch norm, or have none. Then the
         batch axis may stand among the spatial ones.
     """
+    first, last, *others = _channel_forms(x.ndim, axis, pooled)
     batch, *spatial = (a for a in range(x.ndim) if a != axis)
-    first = ChannelForm((batch, axis, *spatial), False)
-    last = ChannelForm((batch, *spatial, axis), True)
-    forms = [first, last]
-    if pooled:
-        forms.append(ChannelForm((axis, batch, *spatial), False, pooled=True))
-        if all(x.shape[a] == 1 for a in spatial):
-            forms = [last, forms[2], first]
-    for form in forms:
+    flat = pooled and all(x.shape[a] == 1 for a in spatial)
+    for form in (last, *others, first) if flat else (first, last, *others):
         if form.view(x).flags.c_contiguous:
             return form
     # Where samples have statistics of their own, their form may not depend on the batch they are in.

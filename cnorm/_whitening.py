@@ -95,7 +95,7 @@ class Batch:
 
     def scale(self, exponents: NDArray[np.int64]) -> None:
         """Multiply each group by ``2**exponent``, in a copy."""
-        if exponents.any():
+        if np.count_nonzero(exponents):
             self.data = np.ldexp(self.data, self.by_channel(exponents))
 
     def by_channel(self, values: Array) -> Array:
@@ -141,11 +141,11 @@ def exponents_of(spread: Array, eps: float, dtype: DType) -> NDArray[np.int64]:
 
 def is_ordinary(mean: Array, peak: Array, eps: float, dtype: DType) -> bool:
     """Tell at little cost that everything is finite and no group needs scaling, as is the rule."""
-    if not peak.size or not np.isfinite(mean).all():
+    if not peak.size or not math.isfinite(np.vdot(mean, mean)):
         return False
     bound = 2.0 ** (SAFE_EXPONENT[dtype] - 1)
-    least = max(float(peak.min()), math.sqrt(eps))
-    return least >= 1 / bound and max(float(peak.max()), math.sqrt(eps)) < bound
+    peaks, least = peak.ravel().tolist(), math.sqrt(eps)
+    return max(min(peaks), least) >= 1 / bound and max(*peaks, least) < bound
 
 
 def group_spread(batch: Batch, peak: Array, finite: Array) -> Array:
@@ -178,7 +178,7 @@ def apply(target: Array, form: _layouts.ChannelForm, dtype: DType, first: Term, 
     x, other = first.batch, None if second is None else second.batch.data
     mean, matrix = (None, None) if second is None else (second.mean, second.matrix)
     _backend.active.whiten_apply(x.data, first.mean, first.matrix, other, mean, matrix, x.last, y)
-    if first.exponents.any():
+    if np.count_nonzero(first.exponents):
         np.ldexp(y, x.by_channel(first.exponents), out=y)
     if not ready:
         _layouts.convert(view, y.reshape(view.shape))

@@ -8,6 +8,7 @@ directions are made of rounding errors.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,7 +36,7 @@ def factorise(covariance: Array, eps: Array, method: str, n_iterations: int, rou
     """Return W for each group; `eps` is (groups,). A group that is not finite gives NaN."""
     d = covariance.shape[-1]
     finite, known = None, covariance
-    if not np.isfinite(covariance.sum()):
+    if not math.isfinite(covariance.sum()):
         finite = np.asarray(np.isfinite(covariance).all(axis=(1, 2)))
         known = np.where(finite[:, np.newaxis, np.newaxis], covariance, 0.0)
     if method in ("zca", "pca"):
@@ -94,7 +95,7 @@ def _spectrum(covariance: Array, eps: Array, cut: float) -> tuple[Array, Array]:
     """
     values, vectors = np.linalg.eigh(covariance)
     values, vectors = np.maximum(values[:, ::-1], 0) + eps[:, np.newaxis], vectors[:, :, ::-1]
-    if not eps.all():
+    if 0 in eps.tolist():
         lost = (eps[:, np.newaxis] == 0) & (values <= cut * values[:, :1])
         values = np.where(lost, 0.0, values)
     return values, vectors
@@ -110,15 +111,17 @@ def _signs(vectors: Array) -> Array:
 
 def _inverse_root(values: Array) -> Array:
     """``1 / sqrt(values)``, and 0 for 0."""
-    return np.where(values > 0, 1 / np.sqrt(values), 0.0)
+    roots: Array = 1 / np.sqrt(values)
+    return roots if np.count_nonzero(values) == values.size else np.where(values > 0, roots, 0.0)
 
 
 def _symmetric_root(values: Array, vectors: Array, covariance: Array) -> Array:
     """``U L^-1/2 U^T``, in which a constant channel has exactly no part in the others."""
     half = vectors * np.sqrt(_inverse_root(values))[:, np.newaxis, :]
     product: Array = half @ _transposed(half)
-    constant = np.diagonal(covariance, axis1=1, axis2=2) == 0
-    if constant.any():
+    variances = covariance.diagonal(axis1=1, axis2=2)
+    if np.count_nonzero(variances) < variances.size:
+        constant = variances == 0
         alone = constant[:, :, np.newaxis] | constant[:, np.newaxis, :]
         product = np.where(alone & ~np.eye(covariance.shape[1], dtype=bool), 0.0, product)
     return product

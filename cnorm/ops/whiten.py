@@ -189,7 +189,7 @@ def whiten(
     )
     factors = WhitenFactors(method, n_iterations, bool(training), *found, exponents)
     if x.size:
-        term = Term(batch, mean, factors.matrix, np.zeros_like(exponents))
+        term = Term(batch, mean, factors.matrix, np.zeros(count, np.int64))
         _whitening.apply(y, form, dtype, term, None)
     y = y if out is None else out
     return (y, _unscaled_mean(mean, exponents).astype(dtype), factors) if return_stats else y

@@ -103,20 +103,24 @@ CN_INLINE void sum_tiles(real *out, operand a, operand b, size_t depth, size_t t
         sum_constant_tiles(out, a, b, depth, 1);
 }
 
-/* total[i * stride + j] += the sum over k < depth, a multiple of TREE. */
+/* total[i * stride + j] += the sum over k < depth, a multiple of TREE. Two sums of DEPTH products join it together. */
 CN_INLINE void add_tiles(acc *total, acc *lost, size_t stride, operand a, operand b, size_t depth, size_t tiles)
 {
-    real sum[TILES_MOST * TILE_ROWS * TILE_COLS];
+    real sum[TILES_MOST * TILE_ROWS * TILE_COLS], more[TILES_MOST * TILE_ROWS * TILE_COLS];
     for (size_t k = 0, m; k < depth; k += m) {
         m = depth - k < DEPTH ? depth - k : DEPTH;
         sum_tiles(sum, a, b, m, tiles);
         a.data += m * a.step, b.data += m * b.step;
+        size_t next = depth - k - m < DEPTH ? depth - k - m : DEPTH;
+        sum_tiles(more, a, b, next, tiles);
+        a.data += next * a.step, b.data += next * b.step;
+        m += next;
         for (size_t i = 0; i < TILE_ROWS * tiles; i++) {
             size_t at = i % TILE_ROWS * stride + i / TILE_ROWS * TILE_COLS;
-            const real *s = sum + i * TILE_COLS;
+            const real *s = sum + i * TILE_COLS, *t = more + i * TILE_COLS;
 #pragma omp simd
             for (int l = 0; l < TILE_COLS; l++)
-                add_to(&total[at + l], &lost[at + l], (acc)s[l]);
+                add_to(&total[at + l], &lost[at + l], (acc)(s[l] + t[l]));
         }
     }
 }

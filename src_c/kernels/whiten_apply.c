@@ -13,6 +13,7 @@
 #include "kernels.h"
 #include "whiten_block.h"
 
+#define APPLY_BLOCK 4096 /* elements: with a small matrix they stay in the first cache */
 #define TASKS_MOST 32
 #define NARROW 8 /* channels, that are side by side in registers */
 #define RUN 64   /* columns */
@@ -22,8 +23,7 @@ static inline size_t least(size_t a, size_t b) { return a < b ? a : b; }
 /* One of the two terms, with its matrix in `real`, padded with zeros. */
 typedef struct {
     const real *x;
-    const double *mean;
-    real *matrix;
+    real *high, *low, *matrix;
 } term;
 
 typedef struct {
@@ -47,8 +47,9 @@ static size_t block_size(const whiten_shape *s) { return block_columns(s) * padd
 
 size_t CN(whiten_apply_workspace)(size_t batch, size_t channels, size_t spatial, size_t groups, bool two, bool last)
 {
-    whiten_shape s = {batch, channels, spatial, groups, last};
-    size_t n = (two ? 2 : 1) * (groups * matrix_size(&s) + task_count(&s) * block_size(&s));
+    whiten_shape s = {batch, channels, spatial, groups, last, APPLY_BLOCK};
+    size_t of_groups = groups * (matrix_size(&s) + 2 * padded_channels(&s));
+    size_t n = (two ? 2 : 1) * (of_groups + task_count(&s) * block_size(&s));
     return padded(n * sizeof(real), sizeof(acc));
 }
 
@@ -62,32 +63,31 @@ static void pack_matrix(real *to, const double *from, size_t d, size_t width, bo
 }
 
 /* The mean's two words in `real`: the second takes what the first one's rounding left. */
-static inline void split_mean(const term *t, size_t channels, size_t c, real *high, real *low)
+static void split_mean(real *high, real *low, const double *mean, const whiten_shape *s)
 {
-    *high = (real)t->mean[c];
-    *low = (real)((t->mean[c] - (acc)*high) + t->mean[channels + c]);
+    size_t d = group_channels(s), width = padded_channels(s);
+    for (size_t c = 0; c < s->channels; c++) {
+        size_t at = c / d * width + c % d;
+        high[at] = (real)mean[c];
+        low[at] = (real)((mean[c] - (acc)high[at]) + mean[s->channels + c]);
+    }
 }
 
 /* Channels last: a row for each column, of its channels; missing channels and rows are 0. */
 static void centre_last(real *block, const term *t, const whiten_shape *s, size_t group, size_t first, size_t n)
 {
     size_t d = group_channels(s), width = padded_channels(s), at = group * d;
-    for (size_t c = 0; c < width; c += PANEL) {
-        real high[PANEL] = {0}, low[PANEL] = {0};
-        size_t some = least(d - c, PANEL);
-        for (size_t i = 0; i < some; i++)
-            split_mean(t, s->channels, at + c + i, &high[i], &low[i]);
-        for (size_t k = 0; k < n; k++) {
-            const real *x = t->x + (first + k) * s->channels + at + c;
-            real *to = block + k * width + c;
-            if (some == PANEL)
+    const real *high = t->high + group * width, *low = t->low + group * width;
+    for (size_t k = 0; k < n; k++) {
+        const real *x = t->x + (first + k) * s->channels + at;
+        real *to = block + k * width;
+        size_t c = 0;
+        for (; c + PANEL <= d; c += PANEL)
 #pragma omp simd
-                for (int i = 0; i < PANEL; i++)
-                    to[i] = (x[i] - high[i]) - low[i];
-            else
-                for (size_t i = 0; i < PANEL; i++)
-                    to[i] = i < some ? (x[i] - high[i]) - low[i] : 0;
-        }
+            for (size_t i = c; i < c + PANEL; i++)
+                to[i] = (x[i] - high[i]) - low[i];
+        for (size_t i = c; i < width; i++)
+            to[i] = i < d ? (x[i] - high[i]) - low[i] : 0;
     }
     memset(block + n * width, 0, (padded(n, TILE_ROWS) - n) * width * sizeof(real));
 }
@@ -113,7 +113,7 @@ static void centre_run(real *block, size_t depth, size_t k, const real *x, real 
 static void centre_first(real *block, size_t depth, const term *t, const whiten_shape *s, size_t group, size_t first,
                          size_t n)
 {
-    size_t d = group_channels(s), at = group * d, used = n / PANEL * PANEL;
+    size_t d = group_channels(s), at = group * padded_channels(s), used = n / PANEL * PANEL;
     memset(block + used * depth, 0, (padded(n, PANEL) - used) * depth * sizeof(real));
     for (size_t k = 0; k < used; k += PANEL)
         memset(block + k * depth + d * PANEL, 0, (depth - d) * PANEL * sizeof(real));
@@ -121,9 +121,8 @@ static void centre_first(real *block, size_t depth, const term *t, const whiten_
         stretch run = next_stretch(s, group, first + k, n - k);
         m = run.columns;
         for (size_t c = 0; c < d; c++) {
-            real high, low;
-            split_mean(t, s->channels, at + c, &high, &low);
-            centre_run(block + c * PANEL, depth, k, t->x + run.at + c * run.channel, high, low, m);
+            centre_run(block + c * PANEL, depth, k, t->x + run.at + c * run.channel, t->high[at + c], t->low[at + c],
+                       m);
         }
     }
 }
@@ -208,8 +207,7 @@ CN_INLINE void apply_run(const apply_job *job, size_t group, size_t at, size_t c
     for (size_t t = 0; t < job->n_terms; t++)
         for (size_t c = 0; c < d; c++) {
             const real *x = job->terms[t].x + at + c * channel;
-            real high, low;
-            split_mean(&job->terms[t], s->channels, group * d + c, &high, &low);
+            real high = job->terms[t].high[group * width + c], low = job->terms[t].low[group * width + c];
             for (size_t l = 0; l < n; l++)
                 centred[t][c][l] = (x[l] - high) - low;
             memset(centred[t][c] + n, 0, (RUN - n) * sizeof(real));
@@ -272,12 +270,14 @@ void CN(whiten_apply)(real *y, const real *x, const double *mean, const double *
                       const double *other_mean, const double *other_matrix, size_t batch, size_t channels,
                       size_t spatial, size_t groups, bool last, cn_work work, void *workspace)
 {
-    apply_job job = {.y = y, .n_terms = other ? 2 : 1, .shape = {batch, channels, spatial, groups, last}};
+    apply_job job = {.y = y, .n_terms = other ? 2 : 1, .shape = {batch, channels, spatial, groups, last, APPLY_BLOCK}};
     const whiten_shape *s = &job.shape;
     size_t d = group_channels(s), width = padded_channels(s);
     real *memory = workspace;
     for (size_t t = 0; t < job.n_terms; t++) {
-        job.terms[t] = (term){t ? other : x, t ? other_mean : mean, memory};
+        job.terms[t] = (term){t ? other : x, memory, memory + groups * width, memory + 2 * groups * width};
+        split_mean(job.terms[t].high, job.terms[t].low, t ? other_mean : mean, s);
+        memory = job.terms[t].matrix;
         for (size_t g = 0; g < groups; g++, memory += matrix_size(s))
             pack_matrix(memory, (t ? other_matrix : matrix) + g * d * d, d, width, last);
     }

@@ -7,12 +7,13 @@
 
 #include "tile.h"
 
-#define BLOCK_ELEMENTS 16384
+#define BLOCK_LEAST 64
 #define BLOCK_MOST 256
 
 typedef struct {
     size_t batch, channels, spatial, groups;
     bool last;
+    size_t block; /* elements a block should have; columns are at least BLOCK_LEAST, at most BLOCK_MOST */
 } whiten_shape;
 
 static inline size_t group_channels(const whiten_shape *s) { return s->groups ? s->channels / s->groups : 0; }
@@ -22,8 +23,8 @@ static inline size_t padded_channels(const whiten_shape *s) { return padded(grou
 /* A multiple of DEPTH, chosen by the number of channels alone. */
 static inline size_t block_columns(const whiten_shape *s)
 {
-    size_t width = padded_channels(s), n = width ? BLOCK_ELEMENTS / width / DEPTH * DEPTH : DEPTH;
-    return n < DEPTH ? DEPTH : n < BLOCK_MOST ? n : BLOCK_MOST;
+    size_t width = padded_channels(s), n = width ? s->block / width / DEPTH * DEPTH : BLOCK_LEAST;
+    return n < BLOCK_LEAST ? BLOCK_LEAST : n < BLOCK_MOST ? n : BLOCK_MOST;
 }
 
 static inline size_t block_count(const whiten_shape *s)

@@ -5,14 +5,15 @@
  * and, for the backward pass, the covariance of the channels of x with those of another array of the same shape.
  *
  * Passes: x is read once from memory, 1S (both arrays: 2S). A block of columns is packed with its channels side by side,
- * centred in the cache by its own mean, and multiplied with itself, or with the other array's block, in tiles (tile.h).
+ * centred in the cache by a shift, and multiplied with itself, or with the other array's block, in tiles (tile.h).
  * Of x with itself the tiles above the diagonal are enough. Blocks are merged by Chan's formula for matrices: with the
  * distance D of a block's mean from that of the n columns so far, of k columns,
  *
  *     M2 += M2 of the block + D D^T n k / (n + k)
  *
- * The shift a block was centred by is its mean rounded to `real`; what that left is subtracted, k delta delta^T, so
- * constant channels have rows of exact zeros.
+ * The shift is the mean of the columns so far, rounded to `real`, or of a block far from there its own, for which it is
+ * packed twice. What the shift left of the block's mean is subtracted, k delta delta^T: no digits are lost, since of
+ * k D D^T, nearly the same, the formula adds at least half. Constant channels have rows of exact zeros.
  * Split: a task takes a piece of the blocks of one group; pieces are merged in order. Their number depends on the
  * problem's size alone, and so does a block's: the bits are those of one thread. A channel with a non-finite value
  * spoils its own group's results only.
@@ -20,8 +21,10 @@
 #include "kernels.h"
 #include "whiten_block.h"
 
+#define COVARIANCE_BLOCK 32768 /* elements: what is summed in a block joins the matrix at once */
 #define TASKS_WANTED 16
 #define BLOCKS_PER_PIECE 8
+#define FAR 4                        /* the largest distance is that many times the mean's, or a block is far */
 #define PIECE_ACCS ((size_t)1 << 20) /* of all the matrices of a group's pieces together */
 
 /* One of the two arrays in a piece: its block, and by channel its mean in two words, its largest distance from the mean,
@@ -80,7 +83,8 @@ static size_t piece_bytes(const whiten_shape *s, bool two) { return matrix_bytes
 size_t CN(whiten_covariance_workspace)(size_t batch, size_t channels, size_t spatial, size_t groups, bool two,
                                        bool last)
 {
-    whiten_shape s = {batch, channels, spatial, groups / joined_groups(groups, channels / groups), last};
+    whiten_shape s = {batch, channels,        spatial, groups / joined_groups(groups, channels / groups),
+                      last,  COVARIANCE_BLOCK};
     return s.groups * piece_count(&s) * piece_bytes(&s, two);
 }
 
@@ -138,42 +142,25 @@ static void pack_last(real *panel, const real *x, size_t column, size_t channels
             panel[k * PANEL + c] = c < channels ? x[k * column + c] : 0;
 }
 
-/* Panel after panel, `rows` columns of PANEL channels each. */
-static void pack(const side *a, const whiten_shape *s, size_t group, size_t first, size_t n)
+/* The panel of a block that begins with channel c of the group: columns of PANEL channels each. */
+static void pack_panel(const side *a, const whiten_shape *s, size_t group, size_t c, size_t first, size_t n)
 {
-    size_t channels = group_channels(s), rows = block_columns(s);
+    size_t channels = group_channels(s) - c, some = channels < PANEL ? channels : PANEL;
     for (size_t k = 0, m; k < n; k += m) {
         stretch t = next_stretch(s, group, first + k, n - k);
+        real *panel = a->block + c * block_columns(s) + k * PANEL;
         m = t.columns;
-        for (size_t c = 0; c < channels; c += PANEL) {
-            real *panel = a->block + c * rows + k * PANEL;
-            size_t some = channels - c < PANEL ? channels - c : PANEL;
-            if (s->last)
-                pack_last(panel, a->x + t.at + c, t.column, some, m);
-            else
-                pack_first(panel, a->x + t.at + c * t.channel, t.channel, some, m);
-        }
+        if (s->last)
+            pack_last(panel, a->x + t.at + c, t.column, some, m);
+        else
+            pack_first(panel, a->x + t.at + c * t.channel, t.channel, some, m);
     }
 }
 
-/* sum[c] += the sum over n columns of x - shift, by channel. */
-static void sum_shifted(const real *panel, const real *shift, acc *sum, size_t n)
+CN_INLINE void join_magnitude(real *most, real d)
 {
-    acc total[PANEL] = {0};
-    size_t k = 0;
-    for (; k + TREE <= n; k += TREE) {
-        const real *p = panel + k * PANEL;
-#pragma omp simd
-        for (int c = 0; c < PANEL; c++) {
-            real d0 = p[c] - shift[c], d1 = p[c + PANEL] - shift[c];
-            real d2 = p[c + 2 * PANEL] - shift[c], d3 = p[c + 3 * PANEL] - shift[c];
-            total[c] += (acc)((d0 + d1) + (d2 + d3));
-        }
-    }
-    for (; k < n; k++)
-        for (int c = 0; c < PANEL; c++)
-            total[c] += (acc)(panel[k * PANEL + (size_t)c] - shift[c]);
-    memcpy(sum, total, sizeof total);
+    real size = d < 0 ? -d : d;
+    *most = size > *most ? size : *most;
 }
 
 /* x - shift takes the place of x; its sum and its largest magnitude. A NaN may pass the magnitude by: it is in the sum. */
@@ -181,41 +168,68 @@ static void shift_panel(real *panel, const real *shift, acc *sum, real *largest,
 {
     acc total[PANEL] = {0};
     real most[PANEL] = {0};
-    for (size_t k = 0; k < n; k++) {
+    size_t k = 0;
+    for (; k + TREE <= n; k += TREE) {
         real *p = panel + k * PANEL;
 #pragma omp simd
         for (int c = 0; c < PANEL; c++) {
-            real d = p[c] - shift[c], size = d < 0 ? -d : d;
-            p[c] = d;
-            total[c] += (acc)d;
-            most[c] = size > most[c] ? size : most[c];
+            real d0 = p[c] - shift[c], d1 = p[c + PANEL] - shift[c];
+            real d2 = p[c + 2 * PANEL] - shift[c], d3 = p[c + 3 * PANEL] - shift[c];
+            p[c] = d0, p[c + PANEL] = d1, p[c + 2 * PANEL] = d2, p[c + 3 * PANEL] = d3;
+            total[c] += (acc)((d0 + d1) + (d2 + d3));
+            join_magnitude(&most[c], d0), join_magnitude(&most[c], d1);
+            join_magnitude(&most[c], d2), join_magnitude(&most[c], d3);
         }
     }
+    for (; k < n; k++)
+        for (size_t c = 0; c < PANEL; c++) {
+            real d = panel[k * PANEL + c] - shift[c];
+            panel[k * PANEL + c] = d;
+            total[c] += (acc)d;
+            join_magnitude(&most[c], d);
+        }
     memcpy(sum, total, sizeof total);
     memcpy(largest, most, sizeof most);
 }
 
-/* Centres a panel by its mean, rounded: `shift`. delta is what the rounding left. */
-static void centre_panel(real *panel, real *shift, acc *delta, acc *peak, size_t n)
+/* Centres a panel by `shift`. delta is the distance of its mean from there: false if that is large beside the distances of
+ * the elements. */
+static bool centre_panel(real *panel, const real *shift, acc *delta, acc *peak, size_t n)
 {
     real largest[PANEL];
-    memcpy(shift, panel, PANEL * sizeof(real)); /* the first column is as good a guess as any */
-    sum_shifted(panel, shift, delta, n);
-    for (size_t c = 0; c < PANEL; c++)
-        shift[c] = (real)((acc)shift[c] + delta[c] / (acc)n);
     shift_panel(panel, shift, delta, largest, n);
     memset(panel + n * PANEL, 0, (padded(n, TREE) - n) * PANEL * sizeof(real));
+    bool near = true;
     for (size_t c = 0; c < PANEL; c++) {
         delta[c] /= (acc)n;
         peak[c] = (acc)largest[c] > peak[c] ? (acc)largest[c] : peak[c];
+        near &= FAR * fabs(delta[c]) <= (acc)largest[c];
     }
+    return near;
 }
 
-/* Centres the block and merges its mean. Afterwards step is the mean's distance from that of the columns so far. */
-static void centre_block(const side *a, size_t width, size_t rows, acc count, size_t n)
+/* Packs a panel and centres it, by the mean of the columns so far or by its own. */
+static void make_panel(const side *a, const whiten_shape *s, size_t group, size_t c, acc count, size_t first, size_t n)
 {
+    real *panel = a->block + c * block_columns(s), *shift = a->shift + c;
+    acc *delta = a->delta + c;
+    pack_panel(a, s, group, c, first, n);
+    for (size_t i = 0; i < PANEL; i++)
+        shift[i] = count > 0 ? (real)a->mean[c + i] : panel[i];
+    if (centre_panel(panel, shift, delta, a->peak + c, n) && count > 0)
+        return;
+    pack_panel(a, s, group, c, first, n);
+    for (size_t i = 0; i < PANEL; i++)
+        shift[i] = (real)((acc)shift[i] + delta[i]);
+    centre_panel(panel, shift, delta, a->peak + c, n);
+}
+
+/* Packs and centres a block, and merges its mean. Afterwards step is the mean's distance from that of the columns so far. */
+static void make_block(const side *a, const whiten_shape *s, size_t group, acc count, size_t first, size_t n)
+{
+    size_t width = padded_channels(s);
     for (size_t c = 0; c < width; c += PANEL)
-        centre_panel(a->block + c * rows, a->shift + c, a->delta + c, a->peak + c, n);
+        make_panel(a, s, group, c, count, first, n);
     for (size_t c = 0; c < width; c++) {
         if (count == 0) {
             a->mean[c] = (acc)a->shift[c], a->lost[c] = a->delta[c], a->step[c] = 0;
@@ -246,12 +260,9 @@ static void take_block(piece *p, const covariance_job *job, size_t group, size_t
 {
     size_t width = padded_channels(&job->shape), rows = block_columns(&job->shape), tiles;
     bool two = job->other != NULL;
-    pack(&p->a, &job->shape, group, first, n);
-    centre_block(&p->a, width, rows, p->count, n);
-    if (two) {
-        pack(&p->b, &job->shape, group, first, n);
-        centre_block(&p->b, width, rows, p->count, n);
-    }
+    make_block(&p->a, &job->shape, group, p->count, first, n);
+    if (two)
+        make_block(&p->b, &job->shape, group, p->count, first, n);
     for (size_t i = 0; i < group_channels(&job->shape); i += TILE_ROWS) {
         operand a = {panel_column(p->a.block, rows, i), PANEL, 1};
         for (size_t j = two ? 0 : i / TILE_COLS * TILE_COLS; j < width; j += tiles * TILE_COLS) {
@@ -338,7 +349,7 @@ void CN(whiten_covariance)(double *mean, double *peak, double *covariance, const
                            void *workspace)
 {
     size_t joined = joined_groups(groups, channels / groups);
-    whiten_shape shape = {batch, channels, spatial, groups / joined, last};
+    whiten_shape shape = {batch, channels, spatial, groups / joined, last, COVARIANCE_BLOCK};
     covariance_job job = {x, other, mean, peak, covariance, shape, joined, piece_count(&shape), workspace};
     size_t width = padded_channels(&job.shape);
     cn_parallel_for(shape.groups * job.pieces, work, take_piece, &job);
