@@ -11,17 +11,6 @@
 #include "span.h"
 #include "stream.h"
 
-/* The sums of some runs of n elements, `stride` apart. */
-CN_INLINE gradient_sums sum_of_runs(const real *dy, const real *x, size_t runs, size_t n, size_t stride,
-                                    run_constants c)
-{
-    gradient_lanes lanes;
-    clear_lanes(&lanes);
-    for (size_t run = 0; run < runs; run++)
-        add_run(&lanes, dy + run * stride, x + run * stride, NULL, n, c);
-    return fold_sums(&lanes);
-}
-
 /* What dx of a channel is made with. */
 typedef struct {
     const gradient *k;
@@ -30,8 +19,8 @@ typedef struct {
 } channel_scale;
 
 /* Runs of n elements, `stride` apart. */
-static inline void gradient_runs(real *dx, const real *dy, const real *x, size_t runs, size_t n, size_t stride,
-                                 const gradient *k, real weight)
+CN_INLINE void gradient_runs(real *dx, const real *dy, const real *x, size_t runs, size_t n, size_t stride,
+                             const gradient *k, real weight)
 {
     const real mean = k->mean, rstd = k->rstd, x_slope = k->x_slope, offset = k->offset;
     for (size_t r = 0; r < runs; r++, dx += stride, dy += stride, x += stride) {
@@ -41,7 +30,7 @@ static inline void gradient_runs(real *dx, const real *dy, const real *x, size_t
     }
 }
 
-static inline void frozen_runs(real *dx, const real *dy, size_t runs, size_t n, size_t stride, real rstd, real weight)
+CN_INLINE void frozen_runs(real *dx, const real *dy, size_t runs, size_t n, size_t stride, real rstd, real weight)
 {
     real scale;
     bool in_range = scale_of(rstd, 0, weight, &scale); /* else the product of the two, but that with dy need not be */
@@ -56,8 +45,8 @@ static inline void frozen_runs(real *dx, const real *dy, size_t runs, size_t n, 
     }
 }
 
-static inline void gradient_or_frozen(real *dx, const real *dy, const real *x, size_t runs, size_t n, size_t stride,
-                                      channel_scale s)
+CN_INLINE void gradient_or_frozen(real *dx, const real *dy, const real *x, size_t runs, size_t n, size_t stride,
+                                  channel_scale s)
 {
     if (s.frozen)
         frozen_runs(dx, dy, runs, n, stride, s.k->rstd, s.weight);
@@ -66,8 +55,8 @@ static inline void gradient_or_frozen(real *dx, const real *dy, const real *x, s
 }
 
 /* dx of runs of n elements from `at` on. */
-static inline void apply_runs(real *dx, const real *dy, const real *x, size_t at, size_t runs, size_t n, size_t stride,
-                              channel_scale s)
+CN_INLINE void apply_runs(real *dx, const real *dy, const real *x, size_t at, size_t runs, size_t n, size_t stride,
+                          channel_scale s)
 {
     if (!s.stream || n < STREAM_RUN) {
         gradient_or_frozen(dx + at, dy + at, x + at, runs, n, stride, s);

@@ -3,163 +3,20 @@
  *
  * Each channel's sums of t, dy and dy * t (gradient.h) are taken once, its pieces in order. Weighted, they add up to those of
  * its group, which give dx; and as they are they join dweight and dbias, sample by sample (parameter_sums.h).
- * Traffic: 3S where a group's x and dy fit in the cache (each once from memory, dx once to it), else 5S. With constant
- * statistics (frozen) a block is written as soon as it is summed: 3S.
+ * Traffic: 3S where a group's x and dy fit in the cache (each once from memory, dx once to it), else 5S. A group that fits
+ * is written while the next one is summed. With constant statistics (frozen) a block is written while it is summed: 3S.
  * Many groups: a task takes some groups of each sample of a block of samples. Few groups: tasks take pieces of channels,
  * first for the sums, then for dx. The same additions in the same order both ways.
  */
 #ifndef CN_CHANNELS_FIRST_GRADIENT_H
 #define CN_CHANNELS_FIRST_GRADIENT_H
 
-#include "../parallel.h"
-#include "channel_gradient.h"
-#include "parameter_sums.h"
-#include "span.h"
-#include "wide_gradient.h"
+#include "channels_first_groups.h"
 
-typedef struct channels_first_gradient channels_first_gradient;
-struct channels_first_gradient {
-    real *dx; /* or NULL */
-    parameter_sums parameters;
-    const real *dy, *x, *mean, *rstd, *weight;
-    size_t samples, groups, per_group, spatial; /* groups of a sample, channels of a group */
-    span shape;                                 /* one channel */
-    bool frozen;                                /* mean and rstd are constants: dx = dy * weight * rstd */
-    cn_work work;
-    /* Instead of a weight for each channel, one for each element, or NULL: with the sums of a block of a channel, and how
-     * `runs` runs of n elements are written, the first from element `at` on and the others `stride` apart. */
-    const element_weights *elements;
-    gradient_sums (*element_block)(const channels_first_gradient *g, size_t channel, size_t block);
-    void (*element_runs)(const channels_first_gradient *g, const gradient *k, size_t at, size_t runs, size_t n,
-                         size_t stride);
-    span_plan plan;
-    size_t block_samples, groups_per_task, tasks_per_block;
-    acc *scratch;          /* (blocks, 4, channels): the sums of the sample in progress */
-    gradient_sums *pieces; /* the second way: (samples * channels, pieces) */
-    gradient *gradients;   /* (samples * groups,) */
-};
-
-static inline size_t elements_of_channel(const channels_first_gradient *g) { return g->shape.runs * g->shape.length; }
-
-static inline void plan_channels_gradient(channels_first_gradient *g)
-{
-    g->plan = plan_span(g->shape);
-    g->block_samples = divide_up(g->samples, PARAMETER_BLOCKS_MAX);
-    g->parameters.count = g->groups * g->per_group;
-    g->parameters.blocks = g->samples && elements_of_channel(g) ? divide_up(g->samples, g->block_samples) : 0;
-}
-
-static inline bool few_channel_groups(const channels_first_gradient *g)
-{
-    return cn_few_groups(g->samples * g->groups, g->per_group * g->plan.pieces);
-}
-
-static inline size_t channels_first_gradient_workspace(channels_first_gradient g)
-{
-    plan_channels_gradient(&g);
-    size_t channels = g.parameters.count, blocks = g.parameters.blocks;
-    size_t size = parameter_sums_size(blocks, channels) + blocks * channels * 4 * sizeof(acc);
-    if (few_channel_groups(&g))
-        size += g.samples * (channels * g.plan.pieces * sizeof(gradient_sums) + g.groups * sizeof(gradient));
-    return size;
-}
-
-/* `parameter` is the channel's index within its sample. */
-static inline void write_channel_runs(const channels_first_gradient *g, size_t parameter, const gradient *k, size_t at,
-                                      size_t runs, size_t n, size_t stride)
-{
-    if (g->elements)
-        g->element_runs(g, k, at, runs, n, stride);
-    else
-        apply_runs(g->dx, g->dy, g->x, at, runs, n, stride,
-                   (channel_scale){k, g->weight ? g->weight[parameter] : 1, g->frozen, g->work.stream});
-}
-
-/* Whether there is anything to write for each element. */
-static inline bool writes_elements(const channels_first_gradient *g) { return g->dx || wants_elements(g->elements); }
-
-/* The blocks [first, last) of a channel, the last ones first: those a long channel still has in the nearest caches. */
-static void apply_channel(const channels_first_gradient *g, size_t channel, size_t parameter, const gradient *k,
-                          size_t first, size_t last)
-{
-    for (size_t block = last; block-- > first;) {
-        span_block b = block_of_span(g->shape, &g->plan, block);
-        write_channel_runs(g, parameter, k, channel * g->spatial + b.at, b.runs, b.n, g->shape.stride);
-    }
-}
-
-/* One block of a channel with fixed statistics: its sums, taken again where they left the range of `real`, and then dx, which
- * may be dy: it needs no sums. */
-static gradient_sums frozen_block(const channels_first_gradient *g, size_t channel, size_t block)
-{
-    span_block b = block_of_span(g->shape, &g->plan, block);
-    size_t at = channel * g->spatial + b.at;
-    const gradient k = {.mean = g->mean[channel], .rstd = g->rstd[channel], .fast = true};
-    gradient_sums s = {0};
-    if (wanted(&g->parameters)) {
-        s = sum_of_runs(g->dy + at, g->x + at, b.runs, b.n, g->shape.stride,
-                        (run_constants){.mean = k.mean, .rstd = k.rstd, .centred = true, .frozen = true});
-        acc dy = fabs(s.g), dy_t = fabs(s.gt);
-        if (!(dy_t <= AVERAGE_MAX && dy <= AVERAGE_MAX && (dy_t >= AVERAGE_MIN || dy_t == 0)))
-            s = (gradient_sums){.g = frozen_sum(g->dy + at, NULL, b.runs, b.n, g->shape.stride, 0, 1),
-                                .gt = frozen_sum(g->dy + at, g->x + at, b.runs, b.n, g->shape.stride, k.mean, k.rstd)};
-    }
-    if (g->dx)
-        write_channel_runs(g, channel, &k, at, b.runs, b.n, g->shape.stride);
-    return s;
-}
-
-static gradient_sums moving_block(const channels_first_gradient *g, size_t channel, size_t block)
-{
-    span_block b = block_of_span(g->shape, &g->plan, block);
-    size_t at = channel * g->spatial + b.at, group = channel / g->per_group;
-    return sum_of_runs(g->dy + at, g->x + at, b.runs, b.n, g->shape.stride,
-                       (run_constants){.mean = g->mean[group], .rstd = g->rstd[group], .centred = true});
-}
-
-/* Sums of one piece of a channel; channels count over all samples. */
-static gradient_sums channel_piece(const channels_first_gradient *g, size_t channel, size_t piece)
-{
-    size_t block = piece * g->plan.blocks_per_piece, end = block + g->plan.blocks_per_piece;
-    gradient_sums s = {0};
-    for (; block < end && block < g->plan.blocks; block++) {
-        gradient_sums b = g->elements ? g->element_block(g, channel, block)
-                          : g->frozen ? frozen_block(g, channel, block)
-                                      : moving_block(g, channel, block);
-        add_sums(&s, &b);
-    }
-    return s;
-}
-
-static inline gradient_sums whole_channel(const channels_first_gradient *g, size_t channel)
-{
-    gradient_sums s = channel_piece(g, channel, 0);
-    for (size_t piece = 1; piece < g->plan.pieces; piece++) {
-        gradient_sums p = channel_piece(g, channel, piece);
-        add_sums(&s, &p);
-    }
-    return s;
-}
-
-/* A channel that is one block of one run: the same, without the counting. */
-static inline bool one_block(const channels_first_gradient *g)
-{
-    return g->plan.blocks == 1 && !g->plan.runs_per_block;
-}
-
-static inline gradient_sums short_channel(const channels_first_gradient *g, size_t channel, size_t group)
-{
-    size_t at = channel * g->spatial;
-    if (g->elements)
-        return g->element_block(g, channel, 0);
-    if (g->frozen)
-        return frozen_block(g, channel, 0);
-    gradient_lanes lanes;
-    clear_lanes(&lanes);
-    add_run(&lanes, g->dy + at, g->x + at, NULL, g->shape.length,
-            (run_constants){.mean = g->mean[group], .rstd = g->rstd[group], .centred = true});
-    return fold_sums(&lanes);
-}
+/* Groups of which x and dy have at most so many bytes are written while the next one is summed, for both stay in the second
+ * cache; unless their runs are so short that taking turns costs more than it saves. */
+#define PAIR_BYTES (512 * 1024)
+#define PAIR_LENGTH 256
 
 /* Whether dy * weight is zero all over a group. */
 static bool zero_elements(const channels_first_gradient *g, size_t group)
@@ -247,28 +104,82 @@ static inline void add_channel(const channels_first_gradient *g, gradient_sums *
     add_sums(group, &weighted);
 }
 
-static inline void apply_short_channel(const channels_first_gradient *g, size_t channel, size_t parameter,
-                                       const gradient *k)
+/* A group whose gradient is known. */
+typedef struct {
+    gradient k;
+    size_t group;
+    bool write;
+} written_group;
+
+/* Its channel c, for a channel of another group, so many elements further on. */
+static inline written_channel channel_of(const channels_first_gradient *g, const written_group *w, size_t c,
+                                         size_t distance)
 {
-    write_channel_runs(g, parameter, k, channel * g->spatial, 1, g->shape.length, 0);
+    return (written_channel){&w->k, distance, w->group % g->groups * g->per_group + c};
 }
 
-static void whole_group(const channels_first_gradient *g, size_t group, acc *dy_t, acc *dy)
+/* The sums of all channels of a group of several, each one block of one run. */
+static gradient_sums short_channels(const channels_first_gradient *g, size_t group, acc *dy_t, acc *dy,
+                                    const written_group *before)
+{
+    const size_t channel = group * g->per_group, parameter = group % g->groups * g->per_group;
+    const size_t distance = before ? (group - before->group) * g->per_group * g->spatial : 0;
+    const run_constants numbers = {.mean = g->mean[group], .rstd = g->rstd[group], .centred = true};
+    folded_channels folded = {0};
+    gradient_sums sums = {0};
+    for (size_t c = 0, n; c < g->per_group; c += n) {
+        n = g->per_group - c < CHANNELS_TOGETHER ? g->per_group - c : CHANNELS_TOGETHER;
+        for (size_t i = 0; i < n; i++) {
+            written_channel other;
+            if (before)
+                other = channel_of(g, before, c + i, distance);
+            gradient_lanes lanes;
+            add_short_channel(g, &lanes, channel + c + i, numbers, before ? &other : NULL);
+            fold_channel(&folded, i, &lanes);
+        }
+        acc all_t[CHANNELS_TOGETHER], all_g[CHANNELS_TOGETHER], all_gt[CHANNELS_TOGETHER];
+        fold_rest(all_t, &folded.t), fold_rest(all_g, &folded.g), fold_rest(all_gt, &folded.gt);
+        for (size_t i = 0; i < n; i++) {
+            gradient_sums s = {.t = all_t[i], .g = all_g[i], .gt = all_gt[i]};
+            add_channel(g, &sums, &s, parameter + c + i, &dy_t[c + i], &dy[c + i]);
+        }
+    }
+    return sums;
+}
+
+/* The sums of all channels of a group, and of each; `before`, or NULL, is written meanwhile. */
+static gradient_sums sum_group(const channels_first_gradient *g, size_t group, acc *dy_t, acc *dy,
+                               const written_group *before)
 {
     gradient_sums sums = {0};
-    size_t channel = group * g->per_group, parameter = group % g->groups * g->per_group;
+    const size_t channel = group * g->per_group, parameter = group % g->groups * g->per_group;
+    const size_t distance = before ? (group - before->group) * g->per_group * g->spatial : 0;
+    if (one_block(g) && !g->elements && !g->frozen && g->per_group > 1)
+        return short_channels(g, group, dy_t, dy, before);
     for (size_t c = 0; c < g->per_group; c++) {
-        gradient_sums s = one_block(g) ? short_channel(g, channel + c, group) : whole_channel(g, channel + c);
+        written_channel other = {0};
+        if (before)
+            other = channel_of(g, before, c, distance);
+        gradient_sums s = whole_channel(g, channel + c, before ? &other : NULL);
         add_channel(g, &sums, &s, parameter + c, &dy_t[c], &dy[c]);
     }
-    gradient k = finish_channels(g, group, &sums, dy_t, dy);
-    for (size_t c = 0; c < (writes_elements(g) && k.fast && !g->frozen ? g->per_group : 0); c++)
-        if (one_block(g))
-            apply_short_channel(g, channel + c, parameter + c, &k);
-        else
-            apply_channel(g, channel + c, parameter + c, &k, 0, g->plan.blocks);
+    return sums;
 }
 
+static void write_group(const channels_first_gradient *g, const written_group *w)
+{
+    const size_t channel = w->group * g->per_group, parameter = w->group % g->groups * g->per_group;
+    for (size_t c = 0; c < (w->write ? g->per_group : 0); c++)
+        write_channel(g, channel + c, parameter + c, &w->k);
+}
+
+static inline bool pairs_groups(const channels_first_gradient *g)
+{
+    size_t bytes = g->per_group * elements_of_channel(g) * 2 * sizeof(real);
+    return g->work.far && g->dx && !g->elements && !g->frozen && g->shape.length >= PAIR_LENGTH && bytes <= PAIR_BYTES;
+}
+
+/* Some groups of each sample of a block of samples. */
 static void groups_of_block(void *job, size_t task)
 {
     const channels_first_gradient *g = job;
@@ -276,18 +187,28 @@ static void groups_of_block(void *job, size_t task)
     size_t last = first + g->groups_per_task < g->groups ? first + g->groups_per_task : g->groups;
     size_t sample = block * g->block_samples, end = sample + g->block_samples;
     acc *dy_t = g->scratch + block * 4 * g->parameters.count, *dy = dy_t + g->parameters.count;
+    const bool pairs = pairs_groups(g);
+    written_group before = {0};
     if (wanted(&g->parameters))
         clear_sums(&g->parameters, block, first * g->per_group, last * g->per_group);
     for (; sample < end && sample < g->samples; sample++)
-        for (size_t group = first; group < last; group++)
-            whole_group(g, sample * g->groups + group, dy_t + group * g->per_group, dy + group * g->per_group);
+        for (size_t i = first; i < last; i++) {
+            size_t group = sample * g->groups + i, at = i * g->per_group;
+            gradient_sums sums = sum_group(g, group, dy_t + at, dy + at, before.write ? &before : NULL);
+            before = (written_group){finish_channels(g, group, &sums, dy_t + at, dy + at), group, false};
+            before.write = writes_elements(g) && before.k.fast && !g->frozen;
+            if (!pairs)
+                write_group(g, &before);
+            before.write &= pairs;
+        }
+    write_group(g, &before);
     stream_fence();
 }
 
 static void channel_piece_sums(void *job, size_t task)
 {
     const channels_first_gradient *g = job;
-    g->pieces[task] = channel_piece(g, task / g->plan.pieces, task % g->plan.pieces);
+    g->pieces[task] = channel_piece(g, task / g->plan.pieces, task % g->plan.pieces, NULL);
     stream_fence();
 }
 
@@ -338,7 +259,7 @@ static inline void channels_first_backward(channels_first_gradient *g, void *wor
                 cn_parallel_for(tasks, g->work, channel_piece_output, g);
         } else {
             size_t bytes = g->per_group * elements_of_channel(g) * g->block_samples * 2 * sizeof(real);
-            g->groups_per_task = cn_groups_per_task(g->groups, bytes, g->work.threads);
+            g->groups_per_task = cn_groups_per_task(g->groups, pairs_groups(g) ? 0 : bytes, g->work.threads);
             g->tasks_per_block = divide_up(g->groups, g->groups_per_task);
             cn_parallel_for(blocks * g->tasks_per_block, g->work, groups_of_block, g);
         }

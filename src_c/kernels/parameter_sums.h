@@ -45,6 +45,21 @@ CN_INLINE void add_parameter(acc *sums, size_t count, size_t i, acc weight, acc 
     add_to(&sums[i + count], &sums[i + 3 * count], bias);
 }
 
+/* Of double data a value may also join what rounding took, for one operation in place of seven, if that is carried over to
+ * the sum before many have. */
+CN_INLINE void add_lightly(acc *sum, acc *lost, acc value) { *(sizeof(real) == sizeof(acc) ? lost : sum) += value; }
+
+/* n sums of weight, and those of bias `count` further on. */
+static inline void carry_over(acc *sums, size_t count, size_t n)
+{
+    for (size_t part = 0; part < 2 * count; part += count) {
+        acc *sum = sums + part, *lost = sum + 2 * count;
+#pragma omp simd
+        for (size_t i = 0; i < n; i++)
+            lost[i] = two_sum(&sum[i], lost[i]);
+    }
+}
+
 /* Whether there is something in `lost`: nothing of float data, no number where the sum has overflowed. */
 CN_INLINE bool carried(acc sum) { return sizeof(real) == sizeof(acc) && fabs(sum) <= DBL_MAX; }
 
@@ -62,14 +77,14 @@ static inline void write_parameters(const parameter_sums *p, const acc *sums, si
     }
 }
 
-static void merge_parameters(void *job, size_t task)
+/* The parameters [first, last): the sums of all blocks, in order. */
+static inline void merge_blocks(const parameter_sums *p, size_t first, size_t last)
 {
-    const parameter_sums *p = job;
-    size_t count = p->count, first = task * MERGE_COUNT;
-    size_t last = first + MERGE_COUNT < count ? first + MERGE_COUNT : count;
+    const size_t count = p->count;
     acc *into = p->memory;
     for (size_t block = 1; block < p->blocks; block++) {
         const acc *from = block_sums(p, block);
+#pragma omp simd
         for (size_t i = first; i < last; i++) {
             add_parameter(into, count, i, from[i], from[i + count]);
             if (sizeof(real) == sizeof(acc)) {
@@ -79,6 +94,13 @@ static void merge_parameters(void *job, size_t task)
         }
     }
     write_parameters(p, into + first, first, last);
+}
+
+static void merge_parameters(void *job, size_t task)
+{
+    const parameter_sums *p = job;
+    size_t first = task * MERGE_COUNT;
+    merge_blocks(p, first, first + MERGE_COUNT < p->count ? first + MERGE_COUNT : p->count);
 }
 
 /* Writes dweight and dbias; zeros if there is no block. */

@@ -21,9 +21,10 @@
 #include "wide_gradient.h"
 
 #define ROWS_TOGETHER 4
+#define CARRY_ROWS 16
 #define TOGETHER_BYTES (1024 * 1024) /* x and dy of the rows taken together, which stay in the second cache */
 #define ROW_BLOCK_MIN 32
-#define TILE (STREAM_RUN / 2)
+#define TILE 96
 
 typedef struct rows_gradient rows_gradient;
 struct rows_gradient {
@@ -132,36 +133,37 @@ static void careful_row(const rows_gradient *g, size_t row, acc *sums)
 }
 
 /* The sums of the rows that come next, taken while the present ones are written: so the memory has reads to do beside the
- * writes. */
+ * writes. Up to column `at` of row r they are taken. */
 typedef struct {
     size_t row, rows; /* none if 0 */
-    gradient_lanes lanes[ROWS_TOGETHER];
+    size_t r, at;
+    gradient_lanes lanes;
     gradient_sums sums[ROWS_TOGETHER];
 } next_rows;
 
-/* n columns from `first` + FAR_STEP on of row r of these rows, or where that is beyond its end, of the rows after them. */
-static inline void fetch_next(const rows_gradient *g, const next_rows *next, size_t r, size_t first, size_t n)
+/* Row after row as many elements as there are in their first `columns` columns, so that their memory is read in long runs;
+ * cut where eight vectors end (add_run in gradient.h) or a block of row_piece does. */
+static inline void add_next(const rows_gradient *g, next_rows *next, size_t columns)
 {
-    size_t c = first + FAR_STEP, row = next->row + r + c / g->cols * g->together;
-    c %= g->cols;
-    n = n < g->cols - c ? n : g->cols - c;
-    if (row < g->rows) {
-        fetch_far(g->x, n, row * g->cols + c);
-        fetch_far(g->dy, n, row * g->cols + c);
-    }
-}
-
-/* The columns [first, last) of them; blocks end where those of row_piece do. */
-static inline void add_next(const rows_gradient *g, next_rows *next, size_t first, size_t last)
-{
-    for (size_t r = 0; r < next->rows; r++) {
-        fetch_next(g, next, r, first, last - first);
-        g->add(g, &next->lanes[r], next->row + r, first, last - first);
-        if (last % BLOCK == 0 || last == g->cols) {
-            gradient_sums b = fold_sums(&next->lanes[r]);
-            add_sums(&next->sums[r], &b);
-            clear_lanes(&next->lanes[r]);
+    const size_t due = columns * next->rows;
+    for (size_t n; next->r < next->rows; next->at += n) {
+        size_t row = next->row + next->r, c = next->at, done = next->r * g->cols + c;
+        size_t left = BLOCK - c % BLOCK < g->cols - c ? BLOCK - c % BLOCK : g->cols - c;
+        n = done + left <= due ? left : done < due ? (due - done) / (8 * LANES) * (8 * LANES) : 0;
+        if (n == 0)
+            return;
+        if (row * g->cols + c + FAR_STEP + n <= g->rows * g->cols) {
+            fetch_far(g->x + row * g->cols + c, n, FAR_STEP);
+            fetch_far(g->dy + row * g->cols + c, n, FAR_STEP);
         }
+        g->add(g, &next->lanes, row, c, n);
+        if (n < left)
+            continue;
+        gradient_sums b = fold_sums(&next->lanes);
+        add_sums(&next->sums[next->r], &b);
+        clear_lanes(&next->lanes);
+        if (c + n == g->cols)
+            next->r++, next->at = 0, n = 0;
     }
 }
 
@@ -189,7 +191,7 @@ static inline void apply_rows(const rows_gradient *g, size_t row, size_t rows, c
         for (size_t r = 0; r < (g->dx && buffered ? rows : 0); r++)
             stream_out(g->dx + at + r * g->cols, buffer + r * WIDEST_TILE, n);
         if (next)
-            add_next(g, next, c, c + n);
+            add_next(g, next, c + n);
     }
 }
 
@@ -202,12 +204,13 @@ static inline void rows_together(const rows_gradient *g, size_t row, size_t rows
         all_fast &= k[r].fast;
     if (all_fast)
         apply_rows(g, row, rows, k, first, last, sums, next);
+    if (all_fast && sums && sizeof(real) == sizeof(acc) && row % CARRY_ROWS == CARRY_ROWS - ROWS_TOGETHER)
+        carry_over(sums, g->cols, last - first);
     for (size_t r = 0; r < (all_fast ? 0 : rows); r++)
         if (k[r].fast)
             apply_rows(g, row + r, 1, &k[r], first, last, sums, NULL);
     if (next && !all_fast)
-        for (size_t c = first; c < last; c += BLOCK)
-            add_next(g, next, c, last - c < BLOCK ? last : c + BLOCK);
+        add_next(g, next, last);
 }
 
 /* The sums of a block, or NULL where they are not wanted. */
@@ -353,8 +356,8 @@ CN_INLINE void apply_four(gradient_rows a, gradient k0, gradient k1, gradient k2
         real h2 = hat_of(x2[i], &k2, centred), h3 = hat_of(x3[i], &k3, centred);
         real w = !weighted ? 1 : centred ? a.weight[i] : a.offset + a.weight[i];
         if (parameters) {
-            add_to(&a.weight_sums[i], &a.weight_lost[i], (acc)((d0 * h0 + d1 * h1) + (d2 * h2 + d3 * h3)));
-            add_to(&a.bias_sums[i], &a.bias_lost[i], (acc)((d0 + d1) + (d2 + d3)));
+            add_lightly(&a.weight_sums[i], &a.weight_lost[i], (acc)((d0 * h0 + d1 * h1) + (d2 * h2 + d3 * h3)));
+            add_lightly(&a.bias_sums[i], &a.bias_lost[i], (acc)((d0 + d1) + (d2 + d3)));
         }
         a.dx[i] = dx_of(weighted ? d0 * w : d0, h0, &k0, centred);
         dx1[i] = dx_of(weighted ? d1 * w : d1, h1, &k1, centred);

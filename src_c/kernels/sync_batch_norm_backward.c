@@ -40,7 +40,7 @@ static void sums_of_channels(void *job, size_t task)
     const channels_first_gradient *g = job;
     size_t c = task * g->groups_per_task, end = c + g->groups_per_task;
     for (; c < end && c < g->groups; c++) {
-        gradient_sums s = one_block(g) ? short_channel(g, c, c) : whole_channel(g, c);
+        gradient_sums s = whole_channel(g, c, NULL);
         store_first(job, c, &s);
     }
 }
@@ -219,10 +219,8 @@ static void output_of_channels(void *job, size_t task)
         if (!k->fast) {
             merged_gradient m = merge_gradient(o->sums, c, k->mean, k->rstd);
             careful_gradient(g->dx + at, g->dy + at, g->x + at, &shape, &m, k->mean, k->rstd, weight);
-        } else if (one_block(g)) {
-            apply_short_channel(g, c, c, k);
         } else {
-            apply_channel(g, c, c, k, 0, g->plan.blocks);
+            write_channel(g, c, c, k);
         }
     }
     stream_fence();
