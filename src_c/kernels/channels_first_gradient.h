@@ -119,8 +119,8 @@ static inline written_channel channel_of(const channels_first_gradient *g, const
 }
 
 /* The sums of all channels of a group of several, each one block of one run. */
-static gradient_sums short_channels(const channels_first_gradient *g, size_t group, acc *dy_t, acc *dy,
-                                    const written_group *before)
+CN_INLINE gradient_sums short_channels(const channels_first_gradient *g, size_t group, acc *dy_t, acc *dy,
+                                       const written_group *before)
 {
     const size_t channel = group * g->per_group, parameter = group % g->groups * g->per_group;
     const size_t distance = before ? (group - before->group) * g->per_group * g->spatial : 0;
@@ -155,7 +155,7 @@ static gradient_sums sum_group(const channels_first_gradient *g, size_t group, a
     const size_t channel = group * g->per_group, parameter = group % g->groups * g->per_group;
     const size_t distance = before ? (group - before->group) * g->per_group * g->spatial : 0;
     if (one_block(g) && !g->elements && !g->frozen && g->per_group > 1)
-        return short_channels(g, group, dy_t, dy, before);
+        return before ? short_channels(g, group, dy_t, dy, before) : short_channels(g, group, dy_t, dy, NULL);
     for (size_t c = 0; c < g->per_group; c++) {
         written_channel other = {0};
         if (before)
