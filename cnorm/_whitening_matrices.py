@@ -31,12 +31,11 @@ class Factors(NamedTuple):
 
 
 @on_one_thread
-@np.errstate(all="ignore")
 def factorise(covariance: Array, eps: Array, method: str, n_iterations: int, roundoff: float) -> Factors:
     """Return W for each group; `eps` is (groups,). A group that is not finite gives NaN."""
     d = covariance.shape[-1]
     finite, known = None, covariance
-    if not math.isfinite(covariance.sum()):
+    if not math.isfinite(np.vdot(covariance, covariance)):
         finite = np.asarray(np.isfinite(covariance).all(axis=(1, 2)))
         known = np.where(finite[:, np.newaxis, np.newaxis], covariance, 0.0)
     if method in ("zca", "pca"):
@@ -49,12 +48,13 @@ def factorise(covariance: Array, eps: Array, method: str, n_iterations: int, rou
         factors = Factors(matrix, values, vectors)
     else:
         shifted = known + eps[:, np.newaxis, np.newaxis] * np.eye(d)
-        if method == "cholesky":
-            pairs = zip(shifted, eps, strict=True)
-            inverses = [_inverse_cholesky(sigma, float(e), d * roundoff) for sigma, e in pairs]
-            factors = Factors(np.reshape(inverses, covariance.shape))
-        else:
-            factors = Factors(_newton(shifted, n_iterations)[0], covariance=shifted)
+        with np.errstate(all="ignore"):
+            if method == "cholesky":
+                pairs = zip(shifted, eps, strict=True)
+                inverses = [_inverse_cholesky(sigma, float(e), d * roundoff) for sigma, e in pairs]
+                factors = Factors(np.reshape(inverses, covariance.shape))
+            else:
+                factors = Factors(_newton(shifted, n_iterations)[0], covariance=shifted)
     if finite is not None:
         factors.matrix[~finite] = np.nan
     return factors
@@ -111,8 +111,11 @@ def _signs(vectors: Array) -> Array:
 
 def _inverse_root(values: Array) -> Array:
     """``1 / sqrt(values)``, and 0 for 0."""
-    roots: Array = 1 / np.sqrt(values)
-    return roots if np.count_nonzero(values) == values.size else np.where(values > 0, roots, 0.0)
+    if np.count_nonzero(values) == values.size:
+        roots: Array = 1 / np.sqrt(values)
+        return roots
+    positive = values > 0
+    return np.where(positive, 1 / np.sqrt(np.where(positive, values, 1.0)), 0.0)
 
 
 def _symmetric_root(values: Array, vectors: Array, covariance: Array) -> Array:

@@ -21,11 +21,23 @@ SIZES = {"large": 3 << 20, "past the caches": 20 << 20}
 
 pytestmark = pytest.mark.usefixtures("native")
 
+each_kind = pytest.mark.parametrize("kind", ["noise", "cancelling"])
 each_size = pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
 
 
 def noise(shape: tuple[int, ...], dtype: Any, seed: int) -> Array:
-    return (np.random.default_rng(seed).standard_normal(shape, np.float32) * 2 + seed).astype(dtype)
+    x = (np.random.default_rng(seed).standard_normal(shape, np.float32) * 2 + seed).astype(dtype)
+    x[..., 1] = x[..., 0]  # so that products with what cancels cancel too
+    return x
+
+
+def gradients(shape: tuple[int, ...], dtype: Any, kind: str) -> Array:
+    """Noise; or runs of zeros but for two large elements that cancel, beside which a lane holds no others."""
+    dy = noise(shape, dtype, 2)
+    if kind == "cancelling":
+        dy[..., 4:-1] = 0
+        dy[..., 0], dy[..., 1] = 2.0**53, -(2.0**53)
+    return dy
 
 
 def samples(size: int, sample: tuple[int, ...], dtype: Any) -> int:
@@ -47,12 +59,13 @@ def ends(count: int, step: int) -> list[tuple[slice, ...]]:
     return [(slice(at, at + step),) for at in (0, count // 2 // step * step, (count - 1) // step * step)]
 
 
+@each_kind
 @each_size
-@pytest.mark.parametrize("cols", [96, 200, 1537, 4099, 9000])
+@pytest.mark.parametrize("cols", [96, 200, 773, 1537, 4099, 9000])
 @pytest.mark.parametrize("name", ["layer_norm", "rms_norm"])
-def test_rows(name: str, cols: int, size: int, dtype: Any) -> None:
+def test_rows(name: str, cols: int, size: int, kind: str, dtype: Any) -> None:
     n = samples(size, (cols,), dtype)
-    x, dy, weight = noise((n, cols), dtype, 1), noise((n, cols), dtype, 2), noise((cols,), dtype, 3)
+    x, dy, weight = noise((n, cols), dtype, 1), gradients((n, cols), dtype, kind), noise((cols,), dtype, 3)
     if name == "layer_norm":
         _, mean, rstd = cnorm.layer_norm(x, cols, return_stats=True)
         arrays = [dy, x, mean, rstd]
@@ -65,13 +78,14 @@ def test_rows(name: str, cols: int, size: int, dtype: Any) -> None:
     assert_parts(call, arrays, ends(n, 4))
 
 
+@each_kind
 @each_size
 @pytest.mark.parametrize("groups", [3, 6], ids=["group_norm", "instance_norm"])
-@pytest.mark.parametrize("spatial", [7, 256, 611, 4500])
-def test_channels(spatial: int, groups: int, size: int, dtype: Any) -> None:
+@pytest.mark.parametrize("spatial", [7, 256, 513, 611, 4500])
+def test_channels(spatial: int, groups: int, size: int, kind: str, dtype: Any) -> None:
     n = samples(size, (6, spatial), dtype)
     shape = (n, 6, spatial)
-    x, dy, weight = noise(shape, dtype, 1), noise(shape, dtype, 2), noise((6,), dtype, 3)
+    x, dy, weight = noise(shape, dtype, 1), gradients(shape, dtype, kind), noise((6,), dtype, 3)
     _, mean, rstd = cnorm.group_norm(x, groups, return_stats=True)
 
     def call(*given: Array) -> Any:
@@ -80,13 +94,14 @@ def test_channels(spatial: int, groups: int, size: int, dtype: Any) -> None:
     assert_parts(call, [dy, x, mean, rstd], ends(n, 1))
 
 
+@each_kind
 @each_size
 @pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize("spatial", [49, 300, 4500])
-def test_batches(spatial: int, training: bool, size: int, dtype: Any) -> None:
+@pytest.mark.parametrize("spatial", [49, 257, 300, 4500])
+def test_batches(spatial: int, training: bool, size: int, kind: str, dtype: Any) -> None:
     n = samples(size, (40, spatial), dtype)
     shape = (n, 40, spatial)
-    x, dy, weight = noise(shape, dtype, 1), noise(shape, dtype, 2), noise((40,), dtype, 3)
+    x, dy, weight = noise(shape, dtype, 1), gradients(shape, dtype, kind), noise((40,), dtype, 3)
     _, mean, rstd = cnorm.batch_norm(x, training=True, return_stats=True)
 
     def call(dy: Array, part: slice = slice(None), out: Array | None = None) -> Any:

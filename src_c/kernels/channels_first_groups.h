@@ -93,6 +93,10 @@ CN_NOINLINE static void write_part(const channels_first_gradient *g, size_t para
     write_channel_runs(g, parameter, k, at, 1, n, 0);
 }
 
+/* The next turn of what is left of a run: no less than a vector stays behind, whose elements would join other lanes than at
+ * the end of the whole run (rest_of_run in gradient.h). */
+static inline size_t turn_of(size_t left, size_t part) { return left < part || left - part < LANES ? left : part; }
+
 /* A channel that is written while another one, `distance` elements further on, is summed. */
 typedef struct {
     const gradient *k;
@@ -107,7 +111,7 @@ CN_INLINE void add_block(const channels_first_gradient *g, gradient_lanes *lanes
     const size_t part = !other ? b.n : numbers.frozen ? FROZEN_TURN : TURN;
     for (size_t run = 0; run < b.runs; run++, at += g->shape.stride)
         for (size_t i = 0, n; i < b.n; i += n) {
-            n = b.n - i < part ? b.n - i : part;
+            n = turn_of(b.n - i, part);
             if (sums)
                 add_run(lanes, g->dy + at + i, g->x + at + i, NULL, n, numbers);
             if (other)
@@ -181,7 +185,7 @@ CN_INLINE void add_short_channel(const channels_first_gradient *g, gradient_lane
     if (!other)
         add_run(lanes, g->dy + at, g->x + at, NULL, length, numbers);
     for (size_t i = 0, n; i < (other ? length : 0); i += n) {
-        n = length - i < TURN ? length - i : TURN;
+        n = turn_of(length - i, TURN);
         add_run(lanes, g->dy + at + i, g->x + at + i, NULL, n, numbers);
         write_part(g, other->parameter, other->k, at + i - other->distance, n);
     }

@@ -49,19 +49,23 @@ CN_INLINE void add_parameter(acc *sums, size_t count, size_t i, acc weight, acc 
  * the sum before many have. */
 CN_INLINE void add_lightly(acc *sum, acc *lost, acc value) { *(sizeof(real) == sizeof(acc) ? lost : sum) += value; }
 
+/* Whether there is something in `lost`: nothing of float data, no number where the sum has overflowed. */
+CN_INLINE bool carried(acc sum) { return sizeof(real) == sizeof(acc) && fabs(sum) <= DBL_MAX; }
+
 /* n sums of weight, and those of bias `count` further on. */
 static inline void carry_over(acc *sums, size_t count, size_t n)
 {
     for (size_t part = 0; part < 2 * count; part += count) {
         acc *sum = sums + part, *lost = sum + 2 * count;
 #pragma omp simd
-        for (size_t i = 0; i < n; i++)
-            lost[i] = two_sum(&sum[i], lost[i]);
+        for (size_t i = 0; i < n; i++) {
+            acc both = sum[i], error = two_sum(&both, lost[i]);
+            bool finite = carried(sum[i]);
+            sum[i] = finite ? both : sum[i];
+            lost[i] = finite ? error : lost[i];
+        }
     }
 }
-
-/* Whether there is something in `lost`: nothing of float data, no number where the sum has overflowed. */
-CN_INLINE bool carried(acc sum) { return sizeof(real) == sizeof(acc) && fabs(sum) <= DBL_MAX; }
 
 #define MERGE_COUNT 1024
 #define MERGE_BYTES (256 * 1024) /* more than this is worth sharing */

@@ -142,7 +142,8 @@ typedef struct {
 } next_rows;
 
 /* Row after row as many elements as there are in their first `columns` columns, so that their memory is read in long runs;
- * cut where eight vectors end (add_run in gradient.h) or a block of row_piece does. */
+ * cut where eight vectors end or a block of row_piece does, with no less than a vector behind: so they fall into the same
+ * lanes as those of the whole block at once (add_run in gradient.h). */
 static inline void add_next(const rows_gradient *g, next_rows *next, size_t columns)
 {
     const size_t due = columns * next->rows;
@@ -152,6 +153,8 @@ static inline void add_next(const rows_gradient *g, next_rows *next, size_t colu
         n = done + left <= due ? left : done < due ? (due - done) / (8 * LANES) * (8 * LANES) : 0;
         if (n == 0)
             return;
+        if (left - n < LANES)
+            n = left;
         if (row * g->cols + c + FAR_STEP + n <= g->rows * g->cols) {
             fetch_far(g->x + row * g->cols + c, n, FAR_STEP);
             fetch_far(g->dy + row * g->cols + c, n, FAR_STEP);
@@ -167,8 +170,7 @@ static inline void add_next(const rows_gradient *g, next_rows *next, size_t colu
     }
 }
 
-/* Columns of the tile at c. Tiles end where blocks do, and none is shorter than a vector unless its block is: the sums then
- * fall into the same lanes as those of the whole block at once (add_run in gradient.h). */
+/* Columns of the tile at c: tiles end where blocks do, and none is shorter than a vector unless its block is. */
 #define WIDEST_TILE (TILE + LANES)
 
 static inline size_t tile_width(size_t c, size_t last)
@@ -204,7 +206,7 @@ static inline void rows_together(const rows_gradient *g, size_t row, size_t rows
         all_fast &= k[r].fast;
     if (all_fast)
         apply_rows(g, row, rows, k, first, last, sums, next);
-    if (all_fast && sums && sizeof(real) == sizeof(acc) && row % CARRY_ROWS == CARRY_ROWS - ROWS_TOGETHER)
+    if (sums && sizeof(real) == sizeof(acc) && row % CARRY_ROWS == CARRY_ROWS - ROWS_TOGETHER)
         carry_over(sums, g->cols, last - first);
     for (size_t r = 0; r < (all_fast ? 0 : rows); r++)
         if (k[r].fast)

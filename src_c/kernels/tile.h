@@ -2,7 +2,7 @@
  *
  * Entry (i, j) of a tile is the sum over k of a[k][i] * b[k][j], TILE_ROWS times TILE_COLS of them in registers, and
  * where there are twice as many registers those of the next tile to the right too. DEPTH or SHORT_DEPTH products are
- * added in `real`: float ones one after the other, fused (fused.h), double ones in trees of four. Then the sum joins its
+ * added in `real`: float ones one after the other, fused (fused.h), double ones in trees of four. Then two such sums join their
  * total, in acc (moments.h: compensated for double data) or in `real`. Vectors run along j, and every entry is summed in
  * the order of k by itself: TILE_COLS, the width of this level's vectors, has no part in the bits.
  */

@@ -27,7 +27,7 @@
 #define FAR 4                        /* the largest distance is that many times the mean's, or a block is far */
 #define PIECE_ACCS ((size_t)1 << 20) /* of all the matrices of a group's pieces together */
 
-/* One of the two arrays in a piece: its block, and by channel its mean in two words, its largest distance from the mean,
+/* One of the two arrays in a piece: its block, and by channel its mean in two words, at least its largest distance from it,
  * and of the present block the mean's distance from it in two parts. */
 typedef struct {
     const real *x;
@@ -192,36 +192,39 @@ static void shift_panel(real *panel, const real *shift, acc *sum, real *largest,
     memcpy(largest, most, sizeof most);
 }
 
-/* Centres a panel by `shift`. delta is the distance of its mean from there: false if that is large beside the distances of
- * the elements. */
-static bool centre_panel(real *panel, const real *shift, acc *delta, acc *peak, size_t n)
+/* Centres a panel by `shift`. delta is the distance of its mean from there; `near`, of each channel, whether that is small
+ * beside the distances of the elements. Returns whether all are. */
+static bool centre_panel(real *panel, const real *shift, acc *delta, acc *peak, bool *near, size_t n)
 {
     real largest[PANEL];
     shift_panel(panel, shift, delta, largest, n);
     memset(panel + n * PANEL, 0, (padded(n, TREE) - n) * PANEL * sizeof(real));
-    bool near = true;
+    bool all = true;
     for (size_t c = 0; c < PANEL; c++) {
         delta[c] /= (acc)n;
         peak[c] = (acc)largest[c] > peak[c] ? (acc)largest[c] : peak[c];
-        near &= FAR * fabs(delta[c]) <= (acc)largest[c];
+        near[c] = FAR * fabs(delta[c]) <= (acc)largest[c];
+        all &= near[c];
     }
-    return near;
+    return all;
 }
 
-/* Packs a panel and centres it, by the mean of the columns so far or by its own. */
+/* Packs a panel and centres it, each channel by the mean of the columns so far or by its own. */
 static void make_panel(const side *a, const whiten_shape *s, size_t group, size_t c, acc count, size_t first, size_t n)
 {
     real *panel = a->block + c * block_columns(s), *shift = a->shift + c;
     acc *delta = a->delta + c;
+    bool near[PANEL];
     pack_panel(a, s, group, c, first, n);
     for (size_t i = 0; i < PANEL; i++)
         shift[i] = count > 0 ? (real)a->mean[c + i] : panel[i];
-    if (centre_panel(panel, shift, delta, a->peak + c, n) && count > 0)
+    if (centre_panel(panel, shift, delta, a->peak + c, near, n) && count > 0)
         return;
     pack_panel(a, s, group, c, first, n);
     for (size_t i = 0; i < PANEL; i++)
-        shift[i] = (real)((acc)shift[i] + delta[i]);
-    centre_panel(panel, shift, delta, a->peak + c, n);
+        if (count == 0 || !near[i])
+            shift[i] = (real)((acc)shift[i] + delta[i]);
+    centre_panel(panel, shift, delta, a->peak + c, near, n);
 }
 
 /* Packs and centres a block, and merges its mean. Afterwards step is the mean's distance from that of the columns so far. */
