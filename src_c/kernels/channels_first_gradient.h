@@ -195,11 +195,12 @@ static void groups_of_block(void *job, size_t task)
         for (size_t i = first; i < last; i++) {
             size_t group = sample * g->groups + i, at = i * g->per_group;
             gradient_sums sums = sum_group(g, group, dy_t + at, dy + at, before.write ? &before : NULL);
-            before = (written_group){finish_channels(g, group, &sums, dy_t + at, dy + at), group, false};
-            before.write = writes_elements(g) && before.k.fast && !g->frozen;
-            if (!pairs)
+            gradient k = finish_channels(g, group, &sums, dy_t + at, dy + at);
+            before = (written_group){k, group, writes_elements(g) && k.fast && !g->frozen};
+            if (!pairs) {
                 write_group(g, &before);
-            before.write &= pairs;
+                before.write = false;
+            }
         }
     write_group(g, &before);
     stream_fence();
