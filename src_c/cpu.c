@@ -3,6 +3,7 @@
 #include "cpu.h"
 
 #include <stdatomic.h>
+#include <stdint.h>
 
 #if defined(__linux__) && (defined(__aarch64__) || defined(__riscv))
 #include <sys/auxv.h>
@@ -102,18 +103,19 @@ bool cn_cpu_has_rvv(void) { return (getauxval(AT_HWCAP) & 1ul << ('V' - 'A')) !=
 bool cn_cpu_has_rvv(void) { return false; }
 #endif
 
-/* Half of the last-level cache, since the input passes through it too. At most 16 MiB: a virtual machine is told of a
- * large cache that it shares with others. On one told of 260 MiB, with other data in use, a copy of 16 MiB and a plain
- * read of the result took as long with either kind of store, within 6 %; the copy alone 0.8 of the time. */
-size_t cn_stream_bytes(void)
+/* Outputs of half the last-level cache, since the input passes through it too, or of a call that needs an eighth less than
+ * all of it, as a gradient of a third does: others use it too. The outputs alone: 16 MiB are enough, for a virtual machine is
+ * told of a large cache that it shares with others. On one told of 260 MiB, with other data in use, a copy of 16 MiB and a
+ * plain read of the result took as long with either kind of store, within 6 %; the copy alone 0.8 of the time. */
+bool cn_past_caches(size_t bytes, size_t output_bytes)
 {
-    const size_t most = (size_t)16 << 20;
+    const size_t most = (size_t)16 << 20, unknown = SIZE_MAX;
     static atomic_size_t known = 0; /* asked once: under a hypervisor each CPUID costs tens of microseconds */
-    size_t bytes = atomic_load_explicit(&known, memory_order_relaxed);
-    if (bytes == 0) {
-        size_t half = last_level_cache() / 2;
-        bytes = half && half < most ? half : most;
-        atomic_store_explicit(&known, bytes, memory_order_relaxed);
+    size_t cache = atomic_load_explicit(&known, memory_order_relaxed);
+    if (cache == 0) {
+        size_t told = last_level_cache();
+        cache = told ? told : unknown;
+        atomic_store_explicit(&known, cache, memory_order_relaxed);
     }
-    return bytes;
+    return output_bytes && (output_bytes >= (cache / 2 < most ? cache / 2 : most) || bytes >= cache - cache / 8);
 }

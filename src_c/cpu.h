@@ -10,7 +10,7 @@ bool cn_cpu_has_avx512(void); /* F, DQ, BW and VL */
 bool cn_cpu_has_sve(void);
 bool cn_cpu_has_rvv(void); /* version 1.0 */
 
-/* Outputs of this many bytes and more are stored past the caches. */
-size_t cn_stream_bytes(void);
+/* Whether a call that reads and writes `bytes` in all stores its outputs past the caches. */
+bool cn_past_caches(size_t bytes, size_t output_bytes);
 
 #endif

@@ -103,7 +103,7 @@ cn_work cn_plan_work(size_t bytes, size_t output_bytes)
             work.threads = (int)useful;
     }
     work.far = bytes >= OWN_CACHE_BYTES;
-    work.stream = output_bytes >= cn_stream_bytes();
+    work.stream = cn_past_caches(bytes, output_bytes);
     return work;
 }
 

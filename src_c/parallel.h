@@ -10,7 +10,7 @@
 typedef struct {
     int threads; /* 1: no parallel region is entered */
     bool far;    /* the data exceed a core's own caches: worth fetching ahead */
-    bool stream; /* outputs go past the caches: cn_stream_bytes() in cpu.h */
+    bool stream; /* outputs go past the caches: cn_past_caches() in cpu.h */
 } cn_work;
 
 /* For a call that reads and writes `bytes` in all, `output_bytes` of them written. */

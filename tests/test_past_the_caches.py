@@ -17,7 +17,7 @@ import cnorm
 Array = np.ndarray
 THREADS = (1, 3)
 SIZES = {"large": 3 << 20, "past the caches": 17 << 20}
-"""Bytes: more than a core's caches, and more than `cn_stream_bytes` of any machine."""
+"""Bytes: more than a core's caches, and enough for `cn_past_caches` on any machine."""
 
 pytestmark = pytest.mark.usefixtures("native")
 

@@ -78,7 +78,9 @@ static gradient finish_channels(const channels_first_gradient *g, size_t group, 
 {
     size_t count = elements_of_channel(g) * g->per_group, parameter = group % g->groups * g->per_group;
     real mean = g->mean[group], rstd = g->rstd[group];
-    gradient k = g->frozen ? (gradient){.fast = true} : make_gradient(s, (acc)count, mean, rstd, true);
+    gradient k = {.fast = true};
+    if (!g->frozen)
+        make_gradient(&k, s, (acc)count, mean, rstd, true);
     k.fast &= g->frozen || !k.no_sums || zero_group(g, group);
     k.fast &= !g->elements || hats_are_normal(s->g, s->gt); /* hat is a gradient of its own there */
     if (!k.fast) {
@@ -125,22 +127,22 @@ CN_INLINE gradient_sums short_channels(const channels_first_gradient *g, size_t 
     const size_t channel = group * g->per_group, parameter = group % g->groups * g->per_group;
     const size_t distance = before ? (group - before->group) * g->per_group * g->spatial : 0;
     const run_constants numbers = {.mean = g->mean[group], .rstd = g->rstd[group], .centred = true};
-    folded_channels folded = {0};
+    folded_groups folded = {0};
     gradient_sums sums = {0};
     for (size_t c = 0, n; c < g->per_group; c += n) {
-        n = g->per_group - c < CHANNELS_TOGETHER ? g->per_group - c : CHANNELS_TOGETHER;
+        n = g->per_group - c < TOGETHER_MOST ? g->per_group - c : TOGETHER_MOST;
         for (size_t i = 0; i < n; i++) {
             written_channel other;
             if (before)
                 other = channel_of(g, before, c + i, distance);
             gradient_lanes lanes;
-            add_short_channel(g, &lanes, channel + c + i, numbers, before ? &other : NULL);
-            fold_channel(&folded, i, &lanes);
+            sum_short_channel(g, &lanes, channel + c + i, numbers, before ? &other : NULL);
+            fold_group(&folded, i, &lanes, true);
         }
-        acc all_t[CHANNELS_TOGETHER], all_g[CHANNELS_TOGETHER], all_gt[CHANNELS_TOGETHER];
-        fold_rest(all_t, &folded.t), fold_rest(all_g, &folded.g), fold_rest(all_gt, &folded.gt);
+        sums_together all;
+        fold_groups(&all, &folded, TOGETHER_MOST, true);
         for (size_t i = 0; i < n; i++) {
-            gradient_sums s = {.t = all_t[i], .g = all_g[i], .gt = all_gt[i]};
+            gradient_sums s = {.t = all.t[i], .g = all.g[i], .gt = all.gt[i]};
             add_channel(g, &sums, &s, parameter + c + i, &dy_t[c + i], &dy[c + i]);
         }
     }
@@ -179,6 +181,41 @@ static inline bool pairs_groups(const channels_first_gradient *g)
     return g->work.far && g->dx && !g->elements && !g->frozen && g->shape.length >= PAIR_LENGTH && bytes <= PAIR_BYTES;
 }
 
+/* Batch norm of small images, 7 x 7 say: a channel's runs are a few lines each, often whole pages apart, where they and the
+ * lines fetched ahead of them put one another out of the first cache. So some channels are summed, and then written together,
+ * image by image: there their runs lie next to one another. */
+#define NARROW_RUN 128
+#define NARROW_RUN_PAGES 256 /* of runs whole pages apart */
+#define NARROW_PAGE 4096
+#define NARROW_CHANNELS 8
+
+static inline bool has_narrow_channels(const channels_first_gradient *g)
+{
+    bool pages = g->shape.stride * sizeof(real) % NARROW_PAGE == 0;
+    return g->shape.runs > 1 && g->shape.length <= (pages ? NARROW_RUN_PAGES : NARROW_RUN) && g->plan.blocks == 1 &&
+           g->dx && !g->elements && !g->frozen;
+}
+
+static void narrow_channels(const channels_first_gradient *g, size_t first, size_t last, acc *dy_t, acc *dy)
+{
+    gradient k[NARROW_CHANNELS];
+    for (size_t n; first < last; first += n) {
+        n = last - first < NARROW_CHANNELS ? last - first : NARROW_CHANNELS;
+        for (size_t i = 0, c = first; i < n; i++, c++) {
+            gradient_sums s = moving_block(g, c, 0, NULL), sums = {0};
+            add_channel(g, &sums, &s, c, &dy_t[c], &dy[c]);
+            k[i] = finish_channels(g, c, &sums, &dy_t[c], &dy[c]);
+        }
+        for (size_t run = 0; run < g->shape.runs; run++)
+            for (size_t i = 0, c = first; i < n; i++, c++)
+                if (k[i].fast) {
+                    size_t at = run * g->shape.stride + c * g->spatial;
+                    gradient_runs(g->dx + at, g->dy + at, g->x + at, 1, g->shape.length, 0, &k[i],
+                                  g->weight ? g->weight[c] : 1);
+                }
+    }
+}
+
 /* Some groups of each sample of a block of samples. */
 static void groups_of_block(void *job, size_t task)
 {
@@ -191,7 +228,10 @@ static void groups_of_block(void *job, size_t task)
     written_group before = {0};
     if (wanted(&g->parameters))
         clear_sums(&g->parameters, block, first * g->per_group, last * g->per_group);
-    for (; sample < end && sample < g->samples; sample++)
+    const bool narrow = has_narrow_channels(g);
+    if (narrow)
+        narrow_channels(g, first, last, dy_t, dy);
+    for (; !narrow && sample < end && sample < g->samples; sample++)
         for (size_t i = first; i < last; i++) {
             size_t group = sample * g->groups + i, at = i * g->per_group;
             gradient_sums sums = sum_group(g, group, dy_t + at, dy + at, before.write ? &before : NULL);

@@ -6,7 +6,7 @@
 
 #include "../parallel.h"
 #include "channel_gradient.h"
-#include "fold_channels.h"
+#include "fold_together.h"
 #include "parameter_sums.h"
 #include "span.h"
 #include "wide_gradient.h"
@@ -94,7 +94,7 @@ CN_NOINLINE static void write_part(const channels_first_gradient *g, size_t para
 }
 
 /* The next turn of what is left of a run: no less than a vector stays behind, whose elements would join other lanes than at
- * the end of the whole run (rest_of_run in gradient.h). */
+ * the end of the whole run (last_terms in gradient.h). */
 static inline size_t turn_of(size_t left, size_t part) { return left < part || left - part < LANES ? left : part; }
 
 /* A channel that is written while another one, `distance` elements further on, is summed. */
@@ -108,14 +108,18 @@ typedef struct {
 CN_INLINE void add_block(const channels_first_gradient *g, gradient_lanes *lanes, size_t at, span_block b,
                          run_constants numbers, bool sums, const written_channel *other)
 {
-    const size_t part = !other ? b.n : numbers.frozen ? FROZEN_TURN : TURN;
+    if (!other) {
+        if (sums)
+            add_runs(lanes, g->dy + at, g->x + at, b.runs, b.n, g->shape.stride, numbers);
+        return;
+    }
+    const size_t part = numbers.frozen ? FROZEN_TURN : TURN;
     for (size_t run = 0; run < b.runs; run++, at += g->shape.stride)
         for (size_t i = 0, n; i < b.n; i += n) {
             n = turn_of(b.n - i, part);
             if (sums)
                 add_run(lanes, g->dy + at + i, g->x + at + i, NULL, n, numbers);
-            if (other)
-                write_part(g, other->parameter, other->k, at + i - other->distance, n);
+            write_part(g, other->parameter, other->k, at + i - other->distance, n);
         }
 }
 
@@ -164,7 +168,8 @@ static gradient_sums channel_piece(const channels_first_gradient *g, size_t chan
     for (; block < end && block < g->plan.blocks; block++) {
         gradient_sums b = g->elements ? g->element_block(g, channel, block)
                           : g->frozen ? frozen_block(g, channel, block)
-                                      : moving_block(g, channel, block, other);
+                          : other     ? moving_block(g, channel, block, other)
+                                      : moving_block(g, channel, block, NULL);
         add_sums(&s, &b);
     }
     return s;
@@ -176,11 +181,15 @@ static inline bool one_block(const channels_first_gradient *g)
     return g->plan.blocks == 1 && !g->plan.runs_per_block;
 }
 
-/* Such a channel joins cleared lanes; `other` is NULL, or what is written meanwhile. */
-CN_INLINE void add_short_channel(const channels_first_gradient *g, gradient_lanes *lanes, size_t channel,
+/* Such a channel's lanes; `other` is NULL, or what is written meanwhile. */
+CN_INLINE void sum_short_channel(const channels_first_gradient *g, gradient_lanes *lanes, size_t channel,
                                  run_constants numbers, const written_channel *other)
 {
     const size_t at = channel * g->spatial, length = g->shape.length;
+    if (!other && length <= SHORT_RUN) {
+        set_short_run(lanes, g->dy + at, g->x + at, NULL, length, numbers);
+        return;
+    }
     clear_lanes(lanes);
     if (!other)
         add_run(lanes, g->dy + at, g->x + at, NULL, length, numbers);
@@ -196,7 +205,7 @@ static gradient_sums whole_channel(const channels_first_gradient *g, size_t chan
     if (one_block(g) && !g->elements && !g->frozen) {
         size_t group = g->per_group > 1 ? channel / g->per_group : channel;
         gradient_lanes lanes;
-        add_short_channel(g, &lanes, channel,
+        sum_short_channel(g, &lanes, channel,
                           (run_constants){.mean = g->mean[group], .rstd = g->rstd[group], .centred = true}, other);
         return fold_sums(&lanes);
     }

@@ -198,7 +198,8 @@ static void finish_channel_groups(gradient_slot s, acc count, size_t n, size_t s
         column_sums group = sums_from(s.total, c);
         gradient_columns p = columns_from(s.columns, c);
         gradient_sums sums = weighted_sums(group, p.weight, size);
-        gradient k = make_gradient(&sums, count, p.mean[0], p.rstd[0], true);
+        gradient k;
+        make_gradient(&k, &sums, count, p.mean[0], p.rstd[0], true);
         bool kept = !k.fast || (!normal && !all_normal(group, size)) || (k.no_sums && any_sums(group, p.weight, size));
 #pragma omp simd
         for (size_t i = 0; i < size; i++)

@@ -69,6 +69,23 @@ CN_INLINE void four_rows(const real *dy, size_t dy_stride, const real *x, size_t
     *gt = (d0 * t0 + d1 * t1) + (d2 * t2 + d3 * t3);
 }
 
+/* So many columns of the next eight rows are fetched at a time: all of a tile at once would keep the present ones waiting. */
+#define FETCH_COLUMNS 64
+
+CN_INLINE void add_eight_rows(column_sums s, column_sums lost, const real *dy, size_t dy_stride, const real *x,
+                              size_t stride, size_t cols, const real *mean, const real *rstd)
+{
+#pragma omp simd
+    for (size_t c = 0; c < cols; c++) {
+        real t0, g0, gt0, t4, g4, gt4;
+        four_rows(dy + c, dy_stride, x + c, stride, mean[c], rstd[c], &t0, &g0, &gt0);
+        four_rows(dy + 4 * dy_stride + c, dy_stride, x + 4 * stride + c, stride, mean[c], rstd[c], &t4, &g4, &gt4);
+        add_to(&s.t[c], &lost.t[c], (acc)(t0 + t4));
+        add_to(&s.g[c], &lost.g[c], (acc)(g0 + g4));
+        add_to(&s.gt[c], &lost.gt[c], (acc)(gt0 + gt4));
+    }
+}
+
 /* `far`: dy and x come from beyond this core's caches, and the next eight rows are fetched meanwhile. */
 static inline void tile_gradients(column_sums s, column_sums lost, const real *dy, size_t dy_stride, const real *x,
                                   size_t stride, size_t rows, size_t cols, const gradient_columns *p, bool far)
@@ -76,19 +93,15 @@ static inline void tile_gradients(column_sums s, column_sums lost, const real *d
     const real *mean = p->mean, *rstd = p->rstd;
     size_t r = 0;
     for (; r + 8 <= rows; r += 8) {
-        const real *d = dy + r * dy_stride, *v = x + r * stride;
-        for (size_t k = 0; far && k < 8; k++) {
-            fetch_far(d + k * dy_stride, cols, 8 * dy_stride);
-            fetch_far(v + k * stride, cols, 8 * stride);
-        }
-#pragma omp simd
-        for (size_t c = 0; c < cols; c++) {
-            real t0, g0, gt0, t4, g4, gt4;
-            four_rows(d + c, dy_stride, v + c, stride, mean[c], rstd[c], &t0, &g0, &gt0);
-            four_rows(d + 4 * dy_stride + c, dy_stride, v + 4 * stride + c, stride, mean[c], rstd[c], &t4, &g4, &gt4);
-            add_to(&s.t[c], &lost.t[c], (acc)(t0 + t4));
-            add_to(&s.g[c], &lost.g[c], (acc)(g0 + g4));
-            add_to(&s.gt[c], &lost.gt[c], (acc)(gt0 + gt4));
+        for (size_t first = 0, part = far ? FETCH_COLUMNS : cols; first < cols; first += part) {
+            const real *d = dy + r * dy_stride + first, *v = x + r * stride + first;
+            const size_t n = cols - first < part ? cols - first : part;
+            for (size_t k = 0; far && k < 8; k++) {
+                fetch_far(d + k * dy_stride, n, 8 * dy_stride);
+                fetch_far(v + k * stride, n, 8 * stride);
+            }
+            add_eight_rows(sums_from(s, first), sums_from(lost, first), d, dy_stride, v, stride, n, mean + first,
+                           rstd + first);
         }
     }
     for (; r < rows; r++) {

@@ -81,30 +81,38 @@ CN_INLINE acc average_of(acc sum, acc lost, acc count, acc inverse)
     return sizeof(real) < sizeof(acc) ? sum * inverse : (sum + lost) / count;
 }
 
-/* A group of `count` elements. */
-static inline gradient make_gradient(const gradient_sums *s, acc count, real mean, real rstd, bool centred)
+/* A group of `count` elements. Into its place, number by number: a struct that is copied just after its fields were stored
+ * waits for them. */
+static inline void make_gradient(gradient *k, const gradient_sums *s, acc count, real mean, real rstd, bool centred)
 {
-    gradient k = {.mean = mean, .rstd = rstd};
-    acc inverse = 1 / count, average = 0, slope = average_of(s->gt, s->gt_lo, count, inverse);
+    acc inverse = 1 / count, hat_lo = 0, average = 0, slope = average_of(s->gt, s->gt_lo, count, inverse);
     if (centred) {
-        k.hat_lo_acc = average_of(s->t, s->t_lo, count, inverse);
+        hat_lo = average_of(s->t, s->t_lo, count, inverse);
         average = average_of(s->g, s->g_lo, count, inverse);
-        slope -= k.hat_lo_acc * average;
+        slope -= hat_lo * average;
     }
-    k.fast = gradient_is_fast(rstd, k.hat_lo_acc, average, slope);
-    k.no_sums = average == 0 && slope == 0;
-    k.hat_lo = (real)k.hat_lo_acc;
-    k.average = (real)average;
-    k.slope = (real)slope;
-    k.offset = (real)(average - k.hat_lo_acc * slope);
-    k.x_slope = (real)(slope * rstd);
-    return k;
+    k->mean = mean, k->rstd = rstd;
+    k->hat_lo_acc = hat_lo;
+    k->hat_lo = (real)hat_lo;
+    k->average = (real)average;
+    k->slope = (real)slope;
+    k->offset = (real)(average - hat_lo * slope);
+    k->x_slope = (real)(slope * rstd);
+    k->fast = gradient_is_fast(rstd, hat_lo, average, slope);
+    k->no_sums = average == 0 && slope == 0;
 }
 
 /* The three sums, in lanes (see moments.h). */
 typedef struct {
     acc t[LANES], g[LANES], gt[LANES], t_lost[LANES], g_lost[LANES], gt_lost[LANES];
 } gradient_lanes;
+
+CN_INLINE void clear_lane(gradient_lanes *s, size_t l)
+{
+    s->t[l] = s->g[l] = s->gt[l] = 0;
+    if (sizeof(real) == sizeof(acc))
+        s->t_lost[l] = s->g_lost[l] = s->gt_lost[l] = 0;
+}
 
 CN_INLINE void clear_sum(acc *sum, acc *lost)
 {
@@ -151,79 +159,188 @@ CN_INLINE void join_lane(gradient_lanes *s, size_t l, lane_terms a, run_constant
     add_to(&s->gt[l], &s->gt_lost[l], (acc)a.gt);
 }
 
-/* Where four vectors begin; and if `some`, a constant, is true, which of their lanes count: 1, and 0 for the others. */
-typedef struct {
-    size_t at[4];
-    const real *keep[4];
-    bool some;
-} four_vectors;
-
-CN_INLINE four_vectors neighbours(size_t first)
+CN_INLINE lane_terms term(const real *dy, const real *x, const real *weight, size_t i, run_constants c)
 {
-    return (four_vectors){.at = {first, first + LANES, first + 2 * LANES, first + 3 * LANES}};
-}
-
-CN_INLINE lane_terms term(const real *dy, const real *x, const real *weight, four_vectors v, int j, size_t l,
-                          run_constants c)
-{
-    const size_t i = v.at[j] + l;
     real t = run_t(x[i], c), g = run_g(dy, weight, i, c);
-    if (v.some)
-        t *= v.keep[j][l], g *= v.keep[j][l];
     return (lane_terms){t, g, g * t};
 }
 
 CN_INLINE lane_terms sum_of(lane_terms a, lane_terms b) { return (lane_terms){a.t + b.t, a.g + b.g, a.gt + b.gt}; }
 
-/* Lane l of four vectors, added in a tree in `real`. */
-CN_INLINE lane_terms four_terms(const real *dy, const real *x, const real *weight, four_vectors v, size_t l,
+/* Lane l of four vectors, the first from `first` on, added in a tree in `real`. */
+CN_INLINE lane_terms four_terms(const real *dy, const real *x, const real *weight, size_t first, size_t l,
                                 run_constants c)
 {
-    lane_terms a = sum_of(term(dy, x, weight, v, 0, l, c), term(dy, x, weight, v, 1, l, c));
-    return sum_of(a, sum_of(term(dy, x, weight, v, 2, l, c), term(dy, x, weight, v, 3, l, c)));
+    const size_t i = first + l;
+    lane_terms v0 = term(dy, x, weight, i, c), v1 = term(dy, x, weight, i + LANES, c);
+    lane_terms v2 = term(dy, x, weight, i + 2 * LANES, c), v3 = term(dy, x, weight, i + 3 * LANES, c);
+    return sum_of(sum_of(v0, v1), sum_of(v2, v3));
 }
 
 CN_INLINE void add_eight_vectors(gradient_lanes *s, const real *dy, const real *x, const real *weight, run_constants c)
 {
 #pragma omp simd
-    for (size_t l = 0; l < LANES; l++)
-        join_lane(s, l,
-                  sum_of(four_terms(dy, x, weight, neighbours(0), l, c),
-                         four_terms(dy, x, weight, neighbours(4 * LANES), l, c)),
-                  c);
-}
-
-CN_INLINE void add_four_vectors(gradient_lanes *s, const real *dy, const real *x, const real *weight, four_vectors v,
-                                run_constants c)
-{
-#pragma omp simd
-    for (size_t l = 0; l < LANES; l++)
-        join_lane(s, l, four_terms(dy, x, weight, v, l, c), c);
-}
-
-/* The first of the four. */
-CN_INLINE void add_vector(gradient_lanes *s, const real *dy, const real *x, const real *weight, four_vectors v,
-                          run_constants c)
-{
-#pragma omp simd
-    for (size_t l = 0; l < LANES; l++)
-        join_lane(s, l, term(dy, x, weight, v, 0, l, c), c);
+    for (size_t l = 0; l < LANES; l++) {
+        lane_terms a = four_terms(dy, x, weight, 0, l, c), b = four_terms(dy, x, weight, 4 * LANES, l, c);
+        join_lane(s, l, sum_of(a, b), c);
+    }
 }
 
 /* Ones from the middle on: from element m on, m ones at the end of a vector. */
 static const real last_lanes[2 * LANES] = {[LANES] = 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
 
-/* What is left of a run of n elements after its first i, less than four vectors: a vector that would reach beyond the end
- * reaches back instead, and its last lanes count. */
-CN_INLINE four_vectors rest_of_run(size_t i, size_t n)
+/* Lane l of a run's last vector: whole, or one that would reach beyond the end of the run of n elements and reaches back
+ * instead, so that only its last lanes count. */
+CN_INLINE lane_terms last_terms(const real *dy, const real *x, const real *weight, size_t n, size_t l, const bool whole,
+                                run_constants c)
 {
-    four_vectors v = {.some = true};
-    for (int j = 0; j < 4; j++, i += LANES) {
-        size_t left = i < n ? n - i : 0, kept = left < LANES ? left : LANES;
-        v.at[j] = kept == LANES ? i : n - LANES;
-        v.keep[j] = last_lanes + kept;
+    const size_t i = n - LANES + l;
+    real t = run_t(x[i], c), g = run_g(dy, weight, i, c);
+    if (!whole) {
+        const real *keep = last_lanes + ((n - 1) % LANES + 1);
+        t *= keep[l], g *= keep[l];
     }
-    return v;
+    return (lane_terms){t, g, g * t};
+}
+
+/* Lane l of the last vectors of a run of n elements, those from `first` on: one to four, a constant. */
+CN_INLINE lane_terms few_terms(const real *dy, const real *x, const real *weight, size_t n, size_t first, size_t l,
+                               const int vectors, const bool whole, run_constants c)
+{
+    if (vectors == 1)
+        return last_terms(dy, x, weight, n, l, whole, c);
+    lane_terms a = term(dy, x, weight, first + l, c);
+    if (vectors == 2)
+        return sum_of(a, last_terms(dy, x, weight, n, l, whole, c));
+    a = sum_of(a, term(dy, x, weight, first + LANES + l, c));
+    if (vectors == 3)
+        return sum_of(a, last_terms(dy, x, weight, n, l, whole, c));
+    lane_terms b = term(dy, x, weight, first + 2 * LANES + l, c);
+    return sum_of(a, sum_of(b, last_terms(dy, x, weight, n, l, whole, c)));
+}
+
+/* Runs of n elements, `stride` apart, whose weights run along them, from element `first` on: at most SHORT_RUN elements. */
+typedef struct {
+    const real *dy, *x, *weight;
+    size_t runs, stride, n, first;
+} short_runs;
+
+#define SHORT_RUN (8 * LANES)
+
+/* What joins the lanes at once of one of them. */
+typedef struct {
+    real t[LANES], g[LANES], gt[LANES];
+} run_terms;
+
+/* Where that goes: to the lanes, which need not be clear if they are `fresh`, a constant, or, if those are NULL, to terms. */
+typedef struct {
+    gradient_lanes *lanes;
+    run_terms *terms;
+    bool fresh;
+} terms_go;
+
+CN_INLINE void put_lane(terms_go to, size_t l, lane_terms a, run_constants c)
+{
+    if (!to.lanes) {
+        to.terms->t[l] = a.t, to.terms->g[l] = a.g, to.terms->gt[l] = a.gt;
+        return;
+    }
+    if (to.fresh)
+        clear_lane(to.lanes, l);
+    join_lane(to.lanes, l, a, c);
+}
+
+/* `vectors`, at most eight, and `whole` are constants. */
+CN_INLINE void put_vectors(terms_go to, short_runs a, const int vectors, const bool whole, run_constants c)
+{
+    for (size_t r = 0; r < a.runs; r++, a.dy += a.stride, a.x += a.stride) {
+#pragma omp simd
+        for (size_t l = 0; l < LANES; l++) {
+            const int rest = vectors > 4 ? vectors - 4 : vectors;
+            const size_t first = vectors > 4 ? a.first + 4 * LANES : a.first;
+            lane_terms four = {0}, sum;
+            if (vectors > 4)
+                four = four_terms(a.dy, a.x, a.weight, a.first, l, c);
+            sum = few_terms(a.dy, a.x, a.weight, a.n, first, l, rest, whole, c);
+            put_lane(to, l, vectors > 4 ? sum_of(four, sum) : sum, c);
+        }
+    }
+}
+
+CN_INLINE void put_padded(terms_go to, short_runs a, run_constants c)
+{
+    real x_rest[LANES], dy_rest[LANES], weight_rest[LANES];
+    for (size_t r = 0; r < a.runs; r++, a.dy += a.stride, a.x += a.stride) {
+        pad_run(x_rest, a.x, a.n, c.centred ? c.mean : 0);
+        pad_run(dy_rest, a.dy, a.n, 0);
+        if (c.weighted)
+            pad_run(weight_rest, a.weight, a.n, 0);
+        put_vectors(to, (short_runs){dy_rest, x_rest, weight_rest, 1, 0, LANES, 0}, 1, true, c);
+    }
+}
+
+CN_INLINE void put_runs(terms_go to, short_runs a, run_constants c)
+{
+    const size_t left = a.n - a.first, vectors = (left + LANES - 1) / LANES;
+    const bool whole = left % LANES == 0;
+    if (a.n < LANES)
+        put_padded(to, a, c);
+    else if (vectors == 8)
+        put_vectors(to, a, 8, false, c);
+    else if (vectors == 7)
+        put_vectors(to, a, 7, false, c);
+    else if (vectors == 6)
+        put_vectors(to, a, 6, false, c);
+    else if (vectors == 5)
+        put_vectors(to, a, 5, false, c);
+    else if (vectors == 4 && whole)
+        put_vectors(to, a, 4, true, c);
+    else if (vectors == 4)
+        put_vectors(to, a, 4, false, c);
+    else if (vectors == 3)
+        put_vectors(to, a, 3, false, c);
+    else if (vectors == 2)
+        put_vectors(to, a, 2, false, c);
+    else
+        put_vectors(to, a, 1, false, c);
+}
+
+/* The terms of one, by a function of its own: once in each file for each kind of run. */
+CN_NOINLINE static void centred_terms(run_terms *to, short_runs a, real mean, real rstd)
+{
+    put_runs((terms_go){.terms = to}, a, (run_constants){.mean = mean, .rstd = rstd, .centred = true});
+}
+
+CN_NOINLINE static void weighted_terms(run_terms *to, short_runs a, real mean, real rstd)
+{
+    put_runs((terms_go){.terms = to}, a,
+             (run_constants){.mean = mean, .rstd = rstd, .weighted = true, .centred = true});
+}
+
+CN_NOINLINE static void uncentred_terms(run_terms *to, short_runs a, real offset, real rstd)
+{
+    if (a.weight)
+        put_runs((terms_go){.terms = to}, a,
+                 (run_constants){.rstd = rstd, .offset = offset, .weighted = true, .shifted = true});
+    else
+        put_runs((terms_go){.terms = to}, a, (run_constants){.rstd = rstd});
+}
+
+/* One joins the lanes. */
+CN_INLINE void add_short_run(gradient_lanes *s, short_runs a, run_constants c)
+{
+    run_terms all;
+    if (c.centred && c.weighted && c.shifted)
+        put_runs((terms_go){.terms = &all}, a, c);
+    else if (c.centred && c.weighted)
+        weighted_terms(&all, a, c.mean, c.rstd);
+    else if (c.centred)
+        centred_terms(&all, a, c.mean, c.rstd);
+    else
+        uncentred_terms(&all, a, c.offset, c.rstd);
+#pragma omp simd
+    for (size_t l = 0; l < LANES; l++)
+        join_lane(s, l, (lane_terms){all.t[l], all.g[l], all.gt[l]}, c);
 }
 
 /* A contiguous run of n elements joins the lanes; its weights run along it. */
@@ -232,26 +349,39 @@ CN_INLINE void add_run(gradient_lanes *s, const real *dy, const real *x, const r
     size_t i = 0;
     for (; i + 8 * LANES <= n; i += 8 * LANES)
         add_eight_vectors(s, dy + i, x + i, c.weighted ? weight + i : NULL, c);
-    if (i + 4 * LANES <= n) {
-        add_four_vectors(s, dy + i, x + i, c.weighted ? weight + i : NULL, neighbours(0), c);
-        i += 4 * LANES;
-    }
-    if ((n - i) % LANES == 0) {
-        for (; i < n; i += LANES)
-            add_vector(s, dy + i, x + i, c.weighted ? weight + i : NULL, neighbours(0), c);
-    } else if (n >= LANES) {
-        if (n - i < LANES)
-            add_vector(s, dy, x, weight, rest_of_run(i, n), c);
-        else
-            add_four_vectors(s, dy, x, weight, rest_of_run(i, n), c);
+    if (i < n)
+        add_short_run(s, (short_runs){dy, x, c.weighted ? weight : NULL, 1, 0, n, i}, c);
+}
+
+/* Many short runs: in place, where their lanes stay in registers, unless code is to be small. */
+#ifdef __OPTIMIZE_SIZE__
+#define RUNS_IN_PLACE false
+#else
+#define RUNS_IN_PLACE true
+#endif
+
+/* A short run alone; the lanes need not be clear. */
+CN_INLINE void set_short_run(gradient_lanes *s, const real *dy, const real *x, const real *weight, size_t n,
+                             run_constants c)
+{
+    const short_runs run = {dy, x, weight, 1, 0, n, 0};
+    if (RUNS_IN_PLACE) {
+        put_runs((terms_go){.lanes = s, .fresh = true}, run, c);
     } else {
-        real x_rest[LANES], dy_rest[LANES], weight_rest[LANES];
-        pad_run(x_rest, x, n, c.centred ? c.mean : 0);
-        pad_run(dy_rest, dy, n, 0);
-        if (c.weighted)
-            pad_run(weight_rest, weight, n, 0);
-        add_vector(s, dy_rest, x_rest, weight_rest, neighbours(0), c);
+        clear_lanes(s);
+        add_short_run(s, run, c);
     }
+}
+
+/* Several runs, `stride` apart. */
+CN_INLINE void add_runs(gradient_lanes *s, const real *dy, const real *x, size_t runs, size_t n, size_t stride,
+                        run_constants c)
+{
+    if (RUNS_IN_PLACE && n <= SHORT_RUN)
+        put_runs((terms_go){.lanes = s}, (short_runs){dy, x, NULL, runs, stride, n, 0}, c);
+    else
+        for (size_t r = 0; r < runs; r++, dy += stride, x += stride)
+            add_run(s, dy, x, NULL, n, c);
 }
 
 CN_INLINE gradient_sums fold_sums(const gradient_lanes *s)

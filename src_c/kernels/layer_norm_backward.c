@@ -11,12 +11,12 @@
 
 static void add(const rows_gradient *g, gradient_lanes *sums, size_t row, size_t first, size_t n)
 {
-    const real *dy = g->dy + row * g->cols + first, *x = g->x + row * g->cols + first;
-    if (g->weight)
-        add_run(sums, dy, x, g->weight + first, n,
-                (run_constants){.mean = g->mean[row], .rstd = g->rstd[row], .weighted = true, .centred = true});
-    else
-        add_run(sums, dy, x, NULL, n, (run_constants){.mean = g->mean[row], .rstd = g->rstd[row], .centred = true});
+    add_columns(g, sums, row, first, n, true);
+}
+
+static void sum_rows(const rows_gradient *g, gradient_sums *sums, size_t row, size_t rows)
+{
+    add_rows(g, sums, row, rows, true);
 }
 
 static void apply(const rows_gradient *g, real *dx, size_t stride, acc *sums, size_t row, size_t rows, size_t first,
@@ -43,6 +43,7 @@ void CN(layer_norm_backward)(real *dx, real *dweight, real *dbias, const real *d
                        .centred = true,
                        .work = work,
                        .add = add,
+                       .sum_rows = sum_rows,
                        .apply = apply};
     rows_backward(&g, workspace);
 }
