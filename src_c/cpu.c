@@ -103,10 +103,10 @@ bool cn_cpu_has_rvv(void) { return (getauxval(AT_HWCAP) & 1ul << ('V' - 'A')) !=
 bool cn_cpu_has_rvv(void) { return false; }
 #endif
 
-/* Outputs of half the last-level cache, since the input passes through it too, or of a call that needs an eighth less than
- * all of it, as a gradient of a third does: others use it too. The outputs alone: 16 MiB are enough, for a virtual machine is
- * told of a large cache that it shares with others. On one told of 260 MiB, with other data in use, a copy of 16 MiB and a
- * plain read of the result took as long with either kind of store, within 6 %; the copy alone 0.8 of the time. */
+/* Outputs of half the last-level cache, since the input passes through it too; at most 16 MiB, for a virtual machine is told
+ * of a large cache that it shares with others. On one told of 260 MiB, with other data in use, a copy of 16 MiB and a plain
+ * read of the result took as long with either kind of store, within 6 %; the copy alone 0.8 of the time. And what a call
+ * writes that reads twice as much, a gradient, if all of it would take the cache but for an eighth: others use that too. */
 bool cn_past_caches(size_t bytes, size_t output_bytes)
 {
     const size_t most = (size_t)16 << 20, unknown = SIZE_MAX;
@@ -117,5 +117,7 @@ bool cn_past_caches(size_t bytes, size_t output_bytes)
         cache = told ? told : unknown;
         atomic_store_explicit(&known, cache, memory_order_relaxed);
     }
-    return output_bytes && (output_bytes >= (cache / 2 < most ? cache / 2 : most) || bytes >= cache - cache / 8);
+    const bool large = output_bytes >= (cache / 2 < most ? cache / 2 : most);
+    const bool reads = bytes - output_bytes >= 2 * output_bytes;
+    return output_bytes && (large || (reads && bytes >= cache - cache / 8));
 }

@@ -23,7 +23,8 @@ import cnorm
 from guard_pages import guarded, release
 from traps import TRAPS
 
-sizes = [(5, n) for n in range(2, 71)] + [(15, 255), (5, 4099), (60, 4099)]
+lengths = (*range(2, 71), 81, 95, 96, 101, 112, 113, 127, 128)
+sizes = [(5, n) for n in lengths] + [(15, 255), (5, 4099), (60, 4099)]
 """
 
 FORWARD = """

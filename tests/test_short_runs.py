@@ -85,6 +85,9 @@ def test_small_images_with_a_channel_that_takes_the_careful_way(dtype: Any) -> N
     x[1, 11, 3, 3] = np.nan
     _, mean, rstd = cnorm.batch_norm(x, training=True, return_stats=True)
     ours = cnorm.batch_norm_backward(dy, x, mean, rstd)
+    in_place = dy.copy()
+    cnorm.batch_norm_backward(in_place, x, mean, rstd, out=in_place)
+    np.testing.assert_array_equal(in_place, ours.x)
     others = [c for c in range(24) if c not in (10, 11)]
     np.testing.assert_array_equal(ours.x[:, others], plain.x[:, others])
     assert np.isnan(ours.x[:, 11]).all()

@@ -4,7 +4,7 @@
  * Each channel's sums of t, dy and dy * t (gradient.h) are taken once, its pieces in order. Weighted, they add up to those of
  * its group, which give dx; and as they are they join dweight and dbias, sample by sample (parameter_sums.h).
  * Traffic: 3S where a group's x and dy fit in the cache (each once from memory, dx once to it), else 5S. A group that fits
- * is written while the next one is summed. With constant statistics (frozen) a block is written while it is summed: 3S.
+ * is written while the next one is summed, and small images of a batch some channels at a time. With constant statistics (frozen) a block is written while it is summed: 3S.
  * Many groups: a task takes some groups of each sample of a block of samples. Few groups: tasks take pieces of channels,
  * first for the sums, then for dx. The same additions in the same order both ways.
  */
@@ -185,7 +185,7 @@ static inline bool pairs_groups(const channels_first_gradient *g)
  * lines fetched ahead of them put one another out of the first cache. So some channels are summed, and then written together,
  * image by image: there their runs lie next to one another. */
 #define NARROW_RUN 128
-#define NARROW_RUN_PAGES 256 /* of runs whole pages apart */
+#define NARROW_RUN_PAGES 255 /* of runs whole pages apart; no longer than PAIR_LENGTH and STREAM_RUN */
 #define NARROW_PAGE 4096
 #define NARROW_CHANNELS 8
 
@@ -300,7 +300,8 @@ static inline void channels_first_backward(channels_first_gradient *g, void *wor
                 cn_parallel_for(tasks, g->work, channel_piece_output, g);
         } else {
             size_t bytes = g->per_group * elements_of_channel(g) * g->block_samples * 2 * sizeof(real);
-            g->groups_per_task = cn_groups_per_task(g->groups, pairs_groups(g) ? 0 : bytes, g->work.threads);
+            bool neighbours = pairs_groups(g) || has_narrow_channels(g);
+            g->groups_per_task = cn_groups_per_task(g->groups, neighbours ? 0 : bytes, g->work.threads);
             g->tasks_per_block = divide_up(g->groups, g->groups_per_task);
             cn_parallel_for(blocks * g->tasks_per_block, g->work, groups_of_block, g);
         }

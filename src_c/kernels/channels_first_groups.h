@@ -165,7 +165,8 @@ static gradient_sums channel_piece(const channels_first_gradient *g, size_t chan
 {
     size_t block = piece * g->plan.blocks_per_piece, end = block + g->plan.blocks_per_piece;
     gradient_sums s = {0};
-    for (; block < end && block < g->plan.blocks; block++) {
+    for (; block < end && block < g->plan.blocks;
+         block++) { /* with no other, a function of its own: its sums stay in registers */
         gradient_sums b = g->elements ? g->element_block(g, channel, block)
                           : g->frozen ? frozen_block(g, channel, block)
                           : other     ? moving_block(g, channel, block, other)

@@ -15,6 +15,7 @@
 #include "stream.h"
 
 #define TILE_GRADIENTS 512
+#define PAGE_BYTES 4096
 
 typedef struct {
     acc *t, *g, *gt;
@@ -69,9 +70,7 @@ CN_INLINE void four_rows(const real *dy, size_t dy_stride, const real *x, size_t
     *gt = (d0 * t0 + d1 * t1) + (d2 * t2 + d3 * t3);
 }
 
-/* So many columns of the next eight rows are fetched at a time: all of a tile at once would keep the present ones waiting. */
-#define FETCH_COLUMNS 64
-
+/* Eight rows join the sums of some columns. */
 CN_INLINE void add_eight_rows(column_sums s, column_sums lost, const real *dy, size_t dy_stride, const real *x,
                               size_t stride, size_t cols, const real *mean, const real *rstd)
 {
@@ -86,24 +85,50 @@ CN_INLINE void add_eight_rows(column_sums s, column_sums lost, const real *dy, s
     }
 }
 
-/* `far`: dy and x come from beyond this core's caches, and the next eight rows are fetched meanwhile. */
+#define PART_COLUMNS 64
+
+/* The same of at most PART_COLUMNS, four rows and then the other four: sixteen lines whole pages apart would put one another
+ * out of the first cache. */
+CN_INLINE void add_four_and_four(column_sums s, column_sums lost, const real *dy, size_t dy_stride, const real *x,
+                                 size_t stride, size_t cols, const real *mean, const real *rstd)
+{
+    real t0[PART_COLUMNS], g0[PART_COLUMNS], gt0[PART_COLUMNS];
+#pragma omp simd
+    for (size_t c = 0; c < cols; c++)
+        four_rows(dy + c, dy_stride, x + c, stride, mean[c], rstd[c], &t0[c], &g0[c], &gt0[c]);
+    dy += 4 * dy_stride, x += 4 * stride;
+#pragma omp simd
+    for (size_t c = 0; c < cols; c++) {
+        real t4, g4, gt4;
+        four_rows(dy + c, dy_stride, x + c, stride, mean[c], rstd[c], &t4, &g4, &gt4);
+        add_to(&s.t[c], &lost.t[c], (acc)(t0[c] + t4));
+        add_to(&s.g[c], &lost.g[c], (acc)(g0[c] + g4));
+        add_to(&s.gt[c], &lost.gt[c], (acc)(gt0[c] + gt4));
+    }
+}
+
+/* `far`: dy and x come from beyond this core's caches, and the next eight rows are fetched meanwhile, a part at a time: all
+ * of a tile at once would keep the present ones waiting. */
 static inline void tile_gradients(column_sums s, column_sums lost, const real *dy, size_t dy_stride, const real *x,
                                   size_t stride, size_t rows, size_t cols, const gradient_columns *p, bool far)
 {
     const real *mean = p->mean, *rstd = p->rstd;
+    const bool pages = stride * sizeof(real) % PAGE_BYTES == 0;
+    const size_t part = far || pages ? PART_COLUMNS : cols;
     size_t r = 0;
-    for (; r + 8 <= rows; r += 8) {
-        for (size_t first = 0, part = far ? FETCH_COLUMNS : cols; first < cols; first += part) {
-            const real *d = dy + r * dy_stride + first, *v = x + r * stride + first;
-            const size_t n = cols - first < part ? cols - first : part;
+    for (; r + 8 <= rows; r += 8)
+        for (size_t c = 0, n; c < cols; c += n) {
+            const real *d = dy + r * dy_stride + c, *v = x + r * stride + c;
+            n = cols - c < part ? cols - c : part;
             for (size_t k = 0; far && k < 8; k++) {
                 fetch_far(d + k * dy_stride, n, 8 * dy_stride);
                 fetch_far(v + k * stride, n, 8 * stride);
             }
-            add_eight_rows(sums_from(s, first), sums_from(lost, first), d, dy_stride, v, stride, n, mean + first,
-                           rstd + first);
+            if (pages)
+                add_four_and_four(sums_from(s, c), sums_from(lost, c), d, dy_stride, v, stride, n, mean + c, rstd + c);
+            else
+                add_eight_rows(sums_from(s, c), sums_from(lost, c), d, dy_stride, v, stride, n, mean + c, rstd + c);
         }
-    }
     for (; r < rows; r++) {
         const real *d = dy + r * dy_stride, *v = x + r * stride;
 #pragma omp simd

@@ -107,13 +107,6 @@ typedef struct {
     acc t[LANES], g[LANES], gt[LANES], t_lost[LANES], g_lost[LANES], gt_lost[LANES];
 } gradient_lanes;
 
-CN_INLINE void clear_lane(gradient_lanes *s, size_t l)
-{
-    s->t[l] = s->g[l] = s->gt[l] = 0;
-    if (sizeof(real) == sizeof(acc))
-        s->t_lost[l] = s->g_lost[l] = s->gt_lost[l] = 0;
-}
-
 CN_INLINE void clear_sum(acc *sum, acc *lost)
 {
     for (size_t l = 0; l < LANES; l++)
@@ -149,6 +142,14 @@ CN_INLINE real run_g(const real *dy, const real *weight, size_t i, run_constants
 typedef struct {
     real t, g, gt;
 } lane_terms;
+
+/* What a lane begins with. Of zeros alone it may be -0, unlike one that was cleared first. */
+CN_INLINE void set_lane(gradient_lanes *s, size_t l, lane_terms a)
+{
+    s->t[l] = (acc)a.t, s->g[l] = (acc)a.g, s->gt[l] = (acc)a.gt;
+    if (sizeof(real) == sizeof(acc))
+        s->t_lost[l] = s->g_lost[l] = s->gt_lost[l] = 0;
+}
 
 CN_INLINE void join_lane(gradient_lanes *s, size_t l, lane_terms a, run_constants c)
 {
@@ -194,13 +195,12 @@ static const real last_lanes[2 * LANES] = {[LANES] = 1, 1, 1, 1, 1, 1, 1, 1, 1, 
 CN_INLINE lane_terms last_terms(const real *dy, const real *x, const real *weight, size_t n, size_t l, const bool whole,
                                 run_constants c)
 {
-    const size_t i = n - LANES + l;
-    real t = run_t(x[i], c), g = run_g(dy, weight, i, c);
-    if (!whole) {
-        const real *keep = last_lanes + ((n - 1) % LANES + 1);
-        t *= keep[l], g *= keep[l];
-    }
-    return (lane_terms){t, g, g * t};
+    lane_terms a = term(dy, x, weight, n - LANES + l, c);
+    if (whole)
+        return a;
+    const real keep = last_lanes[(n - 1) % LANES + 1 + l];
+    a.t *= keep, a.g *= keep;
+    return (lane_terms){a.t, a.g, a.g * a.t};
 }
 
 /* Lane l of the last vectors of a run of n elements, those from `first` on: one to four, a constant. */
@@ -246,8 +246,9 @@ CN_INLINE void put_lane(terms_go to, size_t l, lane_terms a, run_constants c)
         return;
     }
     if (to.fresh)
-        clear_lane(to.lanes, l);
-    join_lane(to.lanes, l, a, c);
+        set_lane(to.lanes, l, a);
+    else
+        join_lane(to.lanes, l, a, c);
 }
 
 /* `vectors`, at most eight, and `whole` are constants. */
@@ -279,6 +280,7 @@ CN_INLINE void put_padded(terms_go to, short_runs a, run_constants c)
     }
 }
 
+/* Runs of four whole vectors, images of 8 x 8, do without the ones of a last vector; others hardly gain by it. */
 CN_INLINE void put_runs(terms_go to, short_runs a, run_constants c)
 {
     const size_t left = a.n - a.first, vectors = (left + LANES - 1) / LANES;

@@ -1,5 +1,5 @@
-/* The backward pass of norms over rows: the sums that each row's gradient needs (gradient.h), of whole rows, of several
- * short ones, and of the rows that come next while the present ones are written.
+/* The backward pass of norms over rows: its plan, and the sums that each row's gradient needs (gradient.h), of whole rows,
+ * of several short ones, and of the rows that come next while the present ones are written.
  */
 #ifndef CN_ROWS_SUMS_H
 #define CN_ROWS_SUMS_H
@@ -105,8 +105,8 @@ CN_INLINE void add_columns(const rows_gradient *g, gradient_lanes *sums, size_t 
         add_run(sums, dy, x, NULL, n, constants_of(g, row, false, centred));
 }
 
-/* The row that is taken after the ones taken together with this short one, and the place of its dx. Processors see no order
- * in the few lines of a row, loaded in any order, and stores wait for theirs. */
+/* For a short row, the one as many rows on as are taken together, or further on past the caches; and the place of its dx.
+ * Processors see no order in the few lines of a row, loaded in any order, and stores wait for theirs. */
 CN_INLINE void fetch_short_row(const rows_gradient *g, size_t row)
 {
     const size_t at = row * g->cols, n = g->cols;
@@ -125,20 +125,21 @@ CN_INLINE void sum_short_rows(const rows_gradient *g, gradient_sums *sums, size_
 {
     folded_groups folded;
     for (size_t r = 0; r < ROWS_TOGETHER; r++) {
-        const real *dy = g->dy + (row + r) * g->cols, *x = g->x + (row + r) * g->cols;
+        const size_t at = (row + r) * g->cols;
         gradient_lanes lanes;
-        fetch_short_row(g, row + r);
-        if (r < rows)
-            set_short_run(&lanes, dy, x, weighted ? g->weight : NULL, g->cols,
+        if (r < rows) {
+            fetch_short_row(g, row + r);
+            set_short_run(&lanes, g->dy + at, g->x + at, weighted ? g->weight : NULL, g->cols,
                           constants_of(g, row + r, weighted, centred));
-        else
+        } else {
             clear_lanes(&lanes);
+        }
         fold_group(&folded, r, &lanes, centred);
     }
     sums_together all = {0};
     fold_groups(&all, &folded, ROWS_TOGETHER, centred);
     for (size_t r = 0; r < ROWS_TOGETHER; r++)
-        sums[r] = (gradient_sums){.t = all.t[r], .g = all.g[r], .gt = all.gt[r]};
+        sums[r] = (gradient_sums){.t = 0 + all.t[r], .g = 0 + all.g[r], .gt = 0 + all.gt[r]}; /* no -0 */
 }
 
 /* The body of a kernel's `sum_rows`; `centred` is constant. */
