@@ -159,14 +159,13 @@ static gradient_sums moving_block(const channels_first_gradient *g, size_t chann
 }
 
 /* Sums of one piece of a channel; channels count over all samples. `other`, or NULL, is for statistics that are not fixed and
- * parameters that are not each element's. */
+ * parameters that are not each element's; that there is none is said by a constant, and the sums stay in registers. */
 static gradient_sums channel_piece(const channels_first_gradient *g, size_t channel, size_t piece,
                                    const written_channel *other)
 {
     size_t block = piece * g->plan.blocks_per_piece, end = block + g->plan.blocks_per_piece;
     gradient_sums s = {0};
-    for (; block < end && block < g->plan.blocks;
-         block++) { /* with no other, a function of its own: its sums stay in registers */
+    for (; block < end && block < g->plan.blocks; block++) {
         gradient_sums b = g->elements ? g->element_block(g, channel, block)
                           : g->frozen ? frozen_block(g, channel, block)
                           : other     ? moving_block(g, channel, block, other)

@@ -15,7 +15,6 @@
 #include "stream.h"
 
 #define TILE_GRADIENTS 512
-#define PAGE_BYTES 4096
 
 typedef struct {
     acc *t, *g, *gt;
@@ -113,7 +112,7 @@ static inline void tile_gradients(column_sums s, column_sums lost, const real *d
                                   size_t stride, size_t rows, size_t cols, const gradient_columns *p, bool far)
 {
     const real *mean = p->mean, *rstd = p->rstd;
-    const bool pages = stride * sizeof(real) % PAGE_BYTES == 0;
+    const bool pages = pages_apart(stride);
     const size_t part = far || pages ? PART_COLUMNS : cols;
     size_t r = 0;
     for (; r + 8 <= rows; r += 8)

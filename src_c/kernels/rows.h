@@ -96,7 +96,7 @@ static inline void stream_part(real *y, const real *x, size_t i, size_t m, size_
 
 /* Whole rows, one after the other in memory: cut by cache lines and not by rows, so that no line is written in parts; and
  * two pages in turns, since memory serves two streams faster than one. */
-#define PAGE (4096 / sizeof(real))
+#define PAGE (PAGE_BYTES / sizeof(real))
 #define PAGES_IN_TURNS (2 * PAGE)
 
 CN_NOINLINE static void write_rows_past_caches(real *y, const real *x, size_t rows, size_t cols,

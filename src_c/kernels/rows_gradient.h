@@ -17,6 +17,9 @@
 #include "rows_sums.h"
 #include "wide_gradient.h"
 
+#define CARRY_ROWS 16
+#define TILE 96
+
 /* A weight of zeros, as some networks begin with, is no reason for the careful way. */
 static inline bool weight_is_zero(const rows_gradient *g)
 {

@@ -12,10 +12,8 @@
 #include "stream.h"
 
 #define ROWS_TOGETHER 4
-#define CARRY_ROWS 16
 #define TOGETHER_BYTES (1024 * 1024) /* x and dy of the rows taken together, which stay in the second cache */
 #define ROW_BLOCK_MIN 32
-#define TILE 96
 
 typedef struct rows_gradient rows_gradient;
 struct rows_gradient {

@@ -41,8 +41,14 @@ static inline size_t stream_run(const real *to, size_t n)
 #define NEAR_BYTES (8 * 1024)
 #define FAR_BYTES (256 * 1024)
 
+#define PAGE_BYTES 4096
+
 /* Where there is no next group: this far ahead in the same array, across the pages at which processors stop. */
-#define FAR_STEP (4096 / sizeof(real))
+#define FAR_STEP (PAGE_BYTES / sizeof(real))
+
+/* Whether what lies `stride` elements apart is whole pages apart: it shares the few lines that a cache has for each place in
+ * a page. */
+static inline bool pages_apart(size_t stride) { return stride * sizeof(real) % PAGE_BYTES == 0; }
 
 /* Fetches the n elements that lie `ahead` elements beyond x, unless ahead is 0. Always inlined: gcc takes a function
  * that only prefetches for one without effects, and drops calls of it. */
