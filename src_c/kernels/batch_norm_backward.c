@@ -22,10 +22,24 @@ static channels_first_gradient of_batch(size_t batch, size_t channels, size_t sp
         .shape = {.runs = batch, .length = spatial, .stride = channels * spatial, .centred = true}};
 }
 
+/* With constant statistics nothing is asked of a whole channel: images large enough to be blocks of their own are taken as
+ * they lie in memory. */
+static channels_first_gradient of_images(size_t batch, size_t channels, size_t spatial)
+{
+    return (channels_first_gradient){.samples = batch,
+                                     .groups = channels,
+                                     .per_group = 1,
+                                     .spatial = spatial,
+                                     .shape = {.runs = 1, .length = spatial, .centred = true}};
+}
+
 size_t CN(batch_norm_backward_workspace)(size_t batch, size_t channels, size_t spatial, bool last)
 {
-    return last ? channels_last_gradient_workspace(1, batch * spatial, channels, channels)
-                : channels_first_gradient_workspace(of_batch(batch, channels, spatial));
+    if (last)
+        return channels_last_gradient_workspace(1, batch * spatial, channels, channels);
+    size_t training = channels_first_gradient_workspace(of_batch(batch, channels, spatial));
+    size_t frozen = channels_first_gradient_workspace(of_images(batch, channels, spatial));
+    return training > frozen ? training : frozen;
 }
 
 void CN(batch_norm_backward)(real *dx, real *dweight, real *dbias, const real *dy, const real *x, const real *mean,
@@ -50,7 +64,8 @@ void CN(batch_norm_backward)(real *dx, real *dweight, real *dbias, const real *d
         channels_last_backward(&job, workspace);
         return;
     }
-    channels_first_gradient job = of_batch(batch, channels, spatial);
+    channels_first_gradient job =
+        !training && spatial >= GATHER_BELOW ? of_images(batch, channels, spatial) : of_batch(batch, channels, spatial);
     job.dx = dx, job.parameters.dweight = dweight, job.parameters.dbias = dbias, job.frozen = !training;
     job.dy = dy, job.x = x, job.mean = mean, job.rstd = rstd, job.weight = weight, job.work = work;
     channels_first_backward(&job, workspace);

@@ -4,108 +4,20 @@
  * Each channel's sums of t, dy and dy * t (gradient.h) are taken once, its pieces in order. Weighted, they add up to those of
  * its group, which give dx; and as they are they join dweight and dbias, sample by sample (parameter_sums.h).
  * Traffic: 3S where a group's x and dy fit in the cache (each once from memory, dx once to it), else 5S. A group that fits
- * is written while the next one is summed, and small images of a batch some channels at a time. With constant statistics
- * (frozen) a block is written while it is summed: 3S.
+ * is written while the next one is summed, and channels of a batch some at a time (channels_first_neighbours.h). With
+ * constant statistics (frozen) a block is written as soon as it is summed: 3S.
  * Many groups: a task takes some groups of each sample of a block of samples. Few groups: tasks take pieces of channels,
  * first for the sums, then for dx. The same additions in the same order both ways.
  */
 #ifndef CN_CHANNELS_FIRST_GRADIENT_H
 #define CN_CHANNELS_FIRST_GRADIENT_H
 
-#include "channels_first_groups.h"
+#include "channels_first_neighbours.h"
 
 /* Groups of which x and dy have at most so many bytes are written while the next one is summed, for both stay in the second
  * cache; unless their runs are so short that taking turns costs more than it saves. */
 #define PAIR_BYTES (512 * 1024)
 #define PAIR_LENGTH 256
-
-/* Whether dy * weight is zero all over a group. */
-static bool zero_elements(const channels_first_gradient *g, size_t group)
-{
-    size_t first = group * g->per_group * g->spatial,
-           n = g->shape.runs > 1 ? g->shape.length : g->per_group * g->spatial;
-    for (size_t run = 0; run < g->shape.runs; run++)
-        for (size_t at = first + run * g->shape.stride, end = at + n; at < end; at++)
-            if (g->dy[at] != 0 && element_weight(g->elements, at) != 0)
-                return false;
-    return true;
-}
-
-static bool zero_group(const channels_first_gradient *g, size_t group)
-{
-    if (g->elements)
-        return zero_elements(g, group);
-    const real *dy = g->dy + group * g->per_group * g->spatial;
-    if (g->weight && all_zero(g->weight + group % g->groups * g->per_group, g->per_group))
-        return true;
-    if (g->shape.runs == 1)
-        return all_zero(dy, g->per_group * g->spatial);
-    for (size_t run = 0; run < g->shape.runs; run++)
-        if (!all_zero(dy + run * g->shape.stride, g->shape.length))
-            return false;
-    return true;
-}
-
-/* The careful way for one group; dy_t and dy take its channels' sums. */
-static void careful_channels(const channels_first_gradient *g, size_t group, acc *dy_t, acc *dy)
-{
-    size_t at = group * g->per_group * g->spatial, n = elements_of_channel(g),
-           parameter = group % g->groups * g->per_group;
-    size_t length = g->shape.runs > 1 ? g->shape.length : n * g->per_group;
-    wide_gradient w = {.shape = {n * g->per_group, length, g->shape.stride, 1, n, g->per_group},
-                       .dy = g->dy + at,
-                       .x = g->x + at,
-                       .weight = g->weight ? g->weight + parameter : NULL,
-                       .mean = g->mean[group],
-                       .rstd = g->rstd[group],
-                       .centred = true,
-                       .dx = g->dx ? g->dx + at : NULL,
-                       .elements = g->elements,
-                       .at = at,
-                       .weight_sums = dy_t,
-                       .bias_sums = dy,
-                       .weight_lost = dy_t + 2 * g->parameters.count,
-                       .bias_lost = dy + 2 * g->parameters.count};
-    for (size_t c = 0; c < g->per_group; c++)
-        dy_t[c] = dy[c] = w.weight_lost[c] = w.bias_lost[c] = 0;
-    wide_backward(&w);
-    for (size_t c = 0; c < g->per_group; c++)
-        dy_t[c] += w.weight_lost[c], dy[c] += w.bias_lost[c];
-}
-
-/* From the sums of a group's channels (already in dy_t and dy): its gradient, and its share of the parameters' sums. */
-static gradient finish_channels(const channels_first_gradient *g, size_t group, const gradient_sums *s, acc *dy_t,
-                                acc *dy)
-{
-    size_t count = elements_of_channel(g) * g->per_group, parameter = group % g->groups * g->per_group;
-    real mean = g->mean[group], rstd = g->rstd[group];
-    gradient k = {.fast = true};
-    if (!g->frozen)
-        make_gradient(&k, s, (acc)count, mean, rstd, true);
-    k.fast &= g->frozen || !k.no_sums || zero_group(g, group);
-    k.fast &= !g->elements || hats_are_normal(s->g, s->gt); /* hat is a gradient of its own there */
-    if (!k.fast) {
-        careful_channels(g, group, dy_t, dy);
-        k.hat_lo_acc = 0;
-    }
-    if (wanted(&g->parameters)) {
-        acc *sums = block_sums(&g->parameters, group / g->groups / g->block_samples);
-        for (size_t c = 0; c < g->per_group; c++)
-            add_parameter(sums, g->parameters.count, parameter + c, dy_t[c] - k.hat_lo_acc * dy[c], dy[c]);
-    }
-    return k;
-}
-
-/* One channel's sums join those of its group, weighted. */
-static inline void add_channel(const channels_first_gradient *g, gradient_sums *group, const gradient_sums *channel,
-                               size_t parameter, acc *dy_t, acc *dy)
-{
-    acc weight = g->weight ? (acc)g->weight[parameter] : 1;
-    *dy = settled(channel->g, channel->g_lo);
-    *dy_t = settled(channel->gt, channel->gt_lo);
-    gradient_sums weighted = {.t = channel->t, .t_lo = channel->t_lo, .g = *dy * weight, .gt = *dy_t * weight};
-    add_sums(group, &weighted);
-}
 
 /* A group whose gradient is known. */
 typedef struct {
@@ -182,40 +94,6 @@ static inline bool pairs_groups(const channels_first_gradient *g)
     return g->work.far && g->dx && !g->elements && !g->frozen && g->shape.length >= PAIR_LENGTH && bytes <= PAIR_BYTES;
 }
 
-/* Batch norm of small images, 7 x 7 say: a channel's runs are a few lines each, often whole pages apart, where they and the
- * lines fetched ahead of them put one another out of the first cache. So some channels are summed, and then written together,
- * image by image: there their runs lie next to one another. */
-#define NARROW_RUN 128
-#define NARROW_RUN_PAGES 255 /* of runs whole pages apart; shorter than PAIR_LENGTH and STREAM_RUN */
-#define NARROW_CHANNELS 8
-
-static inline bool has_narrow_channels(const channels_first_gradient *g)
-{
-    const size_t most = pages_apart(g->shape.stride) ? NARROW_RUN_PAGES : NARROW_RUN;
-    return g->shape.runs > 1 && g->shape.length <= most && g->plan.blocks == 1 && g->dx && !g->elements && !g->frozen;
-}
-
-static void narrow_channels(const channels_first_gradient *g, size_t first, size_t last, acc *dy_t, acc *dy)
-{
-    gradient k[NARROW_CHANNELS];
-    for (size_t n; first < last; first += n) {
-        n = last - first < NARROW_CHANNELS ? last - first : NARROW_CHANNELS;
-        for (size_t i = 0, c = first; i < n; i++, c++) {
-            /* Its only block, straight: by way of sum_group it takes an eighth longer. */
-            gradient_sums s = moving_block(g, c, 0, NULL), sums = {0};
-            add_channel(g, &sums, &s, c, &dy_t[c], &dy[c]);
-            k[i] = finish_channels(g, c, &sums, &dy_t[c], &dy[c]);
-        }
-        for (size_t run = 0; run < g->shape.runs; run++)
-            for (size_t i = 0, c = first; i < n; i++, c++)
-                if (k[i].fast) {
-                    size_t at = run * g->shape.stride + c * g->spatial;
-                    gradient_runs(g->dx + at, g->dy + at, g->x + at, 1, g->shape.length, 0, &k[i],
-                                  g->weight ? g->weight[c] : 1);
-                }
-    }
-}
-
 /* Some groups of each sample of a block of samples. */
 static void groups_of_block(void *job, size_t task)
 {
@@ -228,10 +106,10 @@ static void groups_of_block(void *job, size_t task)
     written_group before = {0};
     if (wanted(&g->parameters))
         clear_sums(&g->parameters, block, first * g->per_group, last * g->per_group);
-    const bool narrow = has_narrow_channels(g);
-    if (narrow)
-        narrow_channels(g, first, last, dy_t, dy);
-    for (; !narrow && sample < end && sample < g->samples; sample++)
+    const size_t together = neighbours_of(g);
+    if (together > 1)
+        neighbour_channels(g, first, last, together, dy_t, dy);
+    for (; together == 1 && sample < end && sample < g->samples; sample++)
         for (size_t i = first; i < last; i++) {
             size_t group = sample * g->groups + i, at = i * g->per_group;
             gradient_sums sums = sum_group(g, group, dy_t + at, dy + at, before.write ? &before : NULL);
@@ -300,7 +178,7 @@ static inline void channels_first_backward(channels_first_gradient *g, void *wor
                 cn_parallel_for(tasks, g->work, channel_piece_output, g);
         } else {
             size_t bytes = g->per_group * elements_of_channel(g) * g->block_samples * 2 * sizeof(real);
-            bool neighbours = pairs_groups(g) || has_narrow_channels(g);
+            bool neighbours = g->frozen || pairs_groups(g) || neighbours_of(g) > 1;
             g->groups_per_task = cn_groups_per_task(g->groups, neighbours ? 0 : bytes, g->work.threads);
             g->tasks_per_block = divide_up(g->groups, g->groups_per_task);
             cn_parallel_for(blocks * g->tasks_per_block, g->work, groups_of_block, g);

@@ -1,5 +1,6 @@
 /* Channels, channels first: their sums, block by block, and dx of them (see channels_first_gradient.h). What is written while
- * something else is summed keeps the memory busy with both: parts of a block take turns.
+ * something else is summed keeps the memory busy with both: they take turns block by block. In shorter turns, of half a page
+ * say, processors lose the order of what they fetch ahead, and a fifth of the speed past the caches.
  */
 #ifndef CN_CHANNELS_FIRST_GROUPS_H
 #define CN_CHANNELS_FIRST_GROUPS_H
@@ -11,16 +12,12 @@
 #include "span.h"
 #include "wide_gradient.h"
 
-/* Elements that are summed before as many are written, a multiple of the eight vectors that are added at once; fewer of the
- * same channel, which are read once. */
-#define TURN (32 * LANES)
-#define FROZEN_TURN (16 * LANES)
-
 typedef struct channels_first_gradient channels_first_gradient;
 struct channels_first_gradient {
     real *dx; /* or NULL */
     parameter_sums parameters;
-    const real *dy, *x, *mean, *rstd, *weight;
+    const real *dy, *x, *mean, *rstd,
+        *weight; /* mean, rstd: of each group, or of each parameter where they are `frozen` */
     size_t samples, groups, per_group, spatial; /* groups of a sample, channels of a group */
     span shape;                                 /* one channel */
     bool frozen;                                /* mean and rstd are constants: dx = dy * weight * rstd */
@@ -93,10 +90,6 @@ CN_NOINLINE static void write_part(const channels_first_gradient *g, size_t para
     write_channel_runs(g, parameter, k, at, 1, n, 0);
 }
 
-/* The next turn of what is left of a run: no less than a vector stays behind, whose elements would join other lanes than at
- * the end of the whole run (last_terms in gradient.h). */
-static inline size_t turn_of(size_t left, size_t part) { return left < part || left - part < LANES ? left : part; }
-
 /* A channel that is written while another one, `distance` elements further on, is summed. */
 typedef struct {
     const gradient *k;
@@ -113,14 +106,11 @@ CN_INLINE void add_block(const channels_first_gradient *g, gradient_lanes *lanes
             add_runs(lanes, g->dy + at, g->x + at, b.runs, b.n, g->shape.stride, numbers);
         return;
     }
-    const size_t part = numbers.frozen ? FROZEN_TURN : TURN;
-    for (size_t run = 0; run < b.runs; run++, at += g->shape.stride)
-        for (size_t i = 0, n; i < b.n; i += n) {
-            n = turn_of(b.n - i, part);
-            if (sums)
-                add_run(lanes, g->dy + at + i, g->x + at + i, NULL, n, numbers);
-            write_part(g, other->parameter, other->k, at + i - other->distance, n);
-        }
+    for (size_t run = 0; run < b.runs; run++, at += g->shape.stride) {
+        if (sums)
+            add_run(lanes, g->dy + at, g->x + at, NULL, b.n, numbers);
+        write_part(g, other->parameter, other->k, at - other->distance, b.n);
+    }
 }
 
 /* One block of a channel with fixed statistics: its sums, and dx meanwhile. Sums that left the range of `real` are taken
@@ -129,9 +119,10 @@ static gradient_sums frozen_block(const channels_first_gradient *g, size_t chann
 {
     const span_block b = block_of_span(g->shape, &g->plan, block);
     const size_t at = channel * g->spatial + b.at, stride = g->shape.stride;
-    const gradient k = {.mean = g->mean[channel], .rstd = g->rstd[channel], .fast = true};
+    const size_t parameter = channel % g->parameters.count;
+    const gradient k = {.mean = g->mean[parameter], .rstd = g->rstd[parameter], .fast = true};
     const run_constants numbers = {.mean = k.mean, .rstd = k.rstd, .centred = true, .frozen = true};
-    const written_channel self = {.k = &k, .parameter = channel};
+    const written_channel self = {.k = &k, .parameter = parameter};
     const bool sums = wanted(&g->parameters), write = g->dx && (!sums || g->dx != g->dy);
     gradient_lanes lanes;
     clear_lanes(&lanes);
@@ -142,7 +133,7 @@ static gradient_sums frozen_block(const channels_first_gradient *g, size_t chann
         s = (gradient_sums){.g = frozen_sum(g->dy + at, NULL, b.runs, b.n, stride, 0, 1),
                             .gt = frozen_sum(g->dy + at, g->x + at, b.runs, b.n, stride, k.mean, k.rstd)};
     if (g->dx && !write)
-        write_channel_runs(g, channel, &k, at, b.runs, b.n, stride);
+        write_channel_runs(g, parameter, &k, at, b.runs, b.n, stride);
     return s;
 }
 
@@ -191,13 +182,9 @@ CN_INLINE void sum_short_channel(const channels_first_gradient *g, gradient_lane
         return;
     }
     clear_lanes(lanes);
-    if (!other)
-        add_run(lanes, g->dy + at, g->x + at, NULL, length, numbers);
-    for (size_t i = 0, n; i < (other ? length : 0); i += n) {
-        n = turn_of(length - i, TURN);
-        add_run(lanes, g->dy + at + i, g->x + at + i, NULL, n, numbers);
-        write_part(g, other->parameter, other->k, at + i - other->distance, n);
-    }
+    add_run(lanes, g->dy + at, g->x + at, NULL, length, numbers);
+    if (other)
+        write_part(g, other->parameter, other->k, at - other->distance, length);
 }
 
 static gradient_sums whole_channel(const channels_first_gradient *g, size_t channel, const written_channel *other)
