@@ -21,6 +21,8 @@ Array = np.ndarray
 # Eight channels together, five, one; three, of two blocks an image; more images than blocks of samples.
 SHAPES = [(5, 21, 32, 32), (3, 13, 57, 56), (2, 3, 129, 128), (2, 5, 64, 65), (70, 3, 32, 33)]
 
+pytestmark = pytest.mark.usefixtures("native")  # NumPy's sums are in an order of their own
+
 each_shape = pytest.mark.parametrize("shape", SHAPES, ids=str)
 each_training = pytest.mark.parametrize("training", [True, False], ids=["training", "frozen"])
 
