@@ -1,9 +1,9 @@
 /* The backward pass of norms over rows, whose parameters run along the row: layer norm and RMS norm.
  *
- * Rows are cut into at most 64 blocks by their number alone. A task takes a block, eight rows at a time: first the sums of
- * each row (gradient.h), then, a tile of columns at a time, dx of four rows and, in the same loop, the sums over them of
- * dy * hat and of dy, which join the block's sums in acc (parameter_sums.h). So x and dy come from memory once, and dx goes
- * there once: 3S of traffic where four rows fit in the cache, else 5S.
+ * Rows are cut into at most 64 blocks by their number alone. A task takes a block, four rows at a time: first the sums of
+ * each row (gradient.h), then dx of the four and, in the same loop, the sums over them of dy * hat and of dy, which join the
+ * block's sums in acc (parameter_sums.h). So x and dy come from memory once, and dx goes there once: 3S of traffic where
+ * four rows fit in the cache, else 5S.
  * Few long rows: tasks first take the pieces of rows for the sums, then ranges of columns of all rows, whose parameters'
  * sums are complete a tile at a time.
  * The same additions in the same order both ways: the bits do not depend on the number of threads.
@@ -18,12 +18,7 @@
 #include "wide_gradient.h"
 
 #define CARRY_ROWS 16
-/* Of four rows x, dy, their sums and the buffer fill the first cache; or little stack, where nothing goes past the caches. */
-#ifdef STREAM_BYTES
-#define TILE (2048 / sizeof(real))
-#else
-#define TILE (512 / sizeof(real))
-#endif
+#define TILE 96
 
 /* A weight of zeros, as some networks begin with, is no reason for the careful way. */
 static inline bool weight_is_zero(const rows_gradient *g)
@@ -62,58 +57,49 @@ static void careful_row(const rows_gradient *g, size_t row, acc *sums)
     wide_backward(&w);
 }
 
-/* Columns of the tile at c: none is shorter than a vector but of short rows. */
+/* Columns of the tile at c: tiles end where blocks do, and none is shorter than a vector unless its block is. */
 #define WIDEST_TILE (TILE + LANES)
-static inline size_t tile_width(size_t c, size_t last) { return last - c < WIDEST_TILE ? last - c : TILE; }
 
-/* By way of a buffer: past the caches, or where nobody asks for dx. Not inlined, for few calls need so deep a stack. */
-CN_NOINLINE static void apply_buffered(const rows_gradient *g, size_t row, size_t rows, const gradient *k, size_t c,
-                                       size_t n, acc *sums)
+static inline size_t tile_width(size_t c, size_t last)
 {
+    size_t left = BLOCK - c % BLOCK < last - c ? BLOCK - c % BLOCK : last - c;
+    return left < WIDEST_TILE ? left : TILE;
+}
+
+/* `rows` rows that are all fast; `sums` are those of column `first` on. */
+static inline void apply_rows(const rows_gradient *g, size_t row, size_t rows, const gradient *k, size_t first,
+                              size_t last, acc *sums, next_rows *next)
+{
+    bool buffered = g->work.stream || !g->dx;
     real buffer[ROWS_TOGETHER * WIDEST_TILE];
-    g->apply(g, buffer, WIDEST_TILE, sums, row, rows, c, n, k);
-    for (size_t r = 0; r < (g->dx ? rows : 0); r++)
-        stream_out(g->dx + (row + r) * g->cols + c, buffer + r * WIDEST_TILE, n);
+    for (size_t c = first, n; c < last; c += n) {
+        size_t at = row * g->cols + c;
+        n = buffered || next ? tile_width(c, last) : last - c;
+        g->apply(g, buffered ? buffer : g->dx + at, buffered ? WIDEST_TILE : g->cols, sums ? sums + (c - first) : NULL,
+                 row, rows, c, n, k);
+        for (size_t r = 0; r < (g->dx && buffered ? rows : 0); r++)
+            stream_out(g->dx + at + r * g->cols, buffer + r * WIDEST_TILE, n);
+        if (next)
+            add_next(g, next, c + n);
+    }
 }
 
-/* n columns, from c on, of `rows` rows that are all fast: as many as are taken together, or one. */
-static inline void apply_tile(const rows_gradient *g, size_t row, size_t rows, const gradient *k, size_t c, size_t n,
-                              acc *sums)
-{
-    if (g->dx && !g->work.stream)
-        g->apply(g, g->dx + row * g->cols + c, g->cols, sums, row, rows, c, n, k);
-    else
-        apply_buffered(g, row, rows, k, c, n, sums);
-}
-
-/* The same of at most as many rows as are taken together. Those that are not fast are done already. */
-static inline void apply_fast(const rows_gradient *g, size_t row, size_t rows, const gradient *k, size_t c, size_t n,
-                              acc *sums)
+/* The columns [first, last) of some rows from `row` on. Rows that are not fast are done already. */
+static inline void rows_together(const rows_gradient *g, size_t row, size_t rows, const gradient *k, size_t first,
+                                 size_t last, acc *sums, next_rows *next)
 {
     bool all_fast = rows == ROWS_TOGETHER;
     for (size_t r = 0; r < rows; r++)
         all_fast &= k[r].fast;
     if (all_fast)
-        apply_tile(g, row, rows, k, c, n, sums);
+        apply_rows(g, row, rows, k, first, last, sums, next);
     if (sums && sizeof(real) == sizeof(acc) && row % CARRY_ROWS == CARRY_ROWS - ROWS_TOGETHER)
-        carry_over(sums, g->cols, n);
+        carry_over(sums, g->cols, last - first);
     for (size_t r = 0; r < (all_fast ? 0 : rows); r++)
         if (k[r].fast)
-            apply_tile(g, row + r, 1, &k[r], c, n, sums);
-}
-
-/* The columns [first, last) of the rows [row, end), a tile at a time, whose sums then stay in the first cache; `sums` are
- * those of column `first` on. */
-static inline void apply_rows(const rows_gradient *g, size_t row, size_t end, const gradient *k, size_t first,
-                              size_t last, acc *sums)
-{
-    for (size_t c = first, n; c < last; c += n) {
-        n = tile_width(c, last);
-        for (size_t r = row, m; r < end; r += m) {
-            m = end - r < g->together ? end - r : g->together;
-            apply_fast(g, r, m, k + (r - row), c, n, sums ? sums + (c - first) : NULL);
-        }
-    }
+            apply_rows(g, row + r, 1, &k[r], first, last, sums, NULL);
+    if (next && !all_fast)
+        add_next(g, next, last);
 }
 
 /* The sums of a block, or NULL where they are not wanted. */
@@ -127,22 +113,25 @@ static void row_block(void *job, size_t task)
     const rows_gradient *g = job;
     size_t row = task * g->block_rows, end = row + g->block_rows < g->rows ? row + g->block_rows : g->rows;
     acc *sums = sums_of(g, task);
+    bool overlap = g->work.stream && g->plan.pieces == 1 && g->cols > TILE;
+    next_rows next = {.row = row, .rows = 0};
+    gradient k[ROWS_TOGETHER];
     if (sums)
         clear_sums(&g->parameters, task, 0, g->cols);
-    for (size_t last; row < end; row = last) {
-        gradient k[AT_ONCE];
-        last = end - row < g->at_once ? end : row + g->at_once;
-        for (size_t r = row, n; r < last; r += n) {
-            gradient_sums s[ROWS_TOGETHER];
-            n = last - r < g->together ? last - r : g->together;
-            g->sum_rows(g, s, r, n);
-            for (size_t i = 0; i < n; i++) {
-                row_gradient(&k[r - row + i], g, r + i, &s[i]);
-                if (!k[r - row + i].fast)
-                    careful_row(g, r + i, sums);
-            }
+    for (size_t n; row < end; row += n) {
+        n = end - row < g->together ? end - row : g->together;
+        if (!next.rows)
+            g->sum_rows(g, next.sums, row, n);
+        for (size_t r = 0; r < n; r++) {
+            row_gradient(&k[r], g, row + r, &next.sums[r]);
+            if (!k[r].fast)
+                careful_row(g, row + r, sums);
         }
-        apply_rows(g, row, last, k, 0, g->cols, sums);
+        if (overlap) {
+            size_t left = end - row - n;
+            next = (next_rows){.row = row + n, .rows = left < g->together ? left : g->together};
+        }
+        rows_together(g, row, n, k, 0, g->cols, sums, overlap ? &next : NULL);
     }
     stream_fence();
 }
@@ -178,7 +167,10 @@ static void column_range(void *job, size_t task)
         last = end - first < MERGE_COUNT ? end : first + MERGE_COUNT;
         if (sums)
             clear_sums(&g->parameters, 0, start, start + (last - first));
-        apply_rows(g, 0, g->rows, g->gradients, first, last, sums);
+        for (size_t row = 0; row < g->rows; row += g->together) {
+            size_t n = g->rows - row < g->together ? g->rows - row : g->together;
+            rows_together(g, row, n, g->gradients + row, first, last, sums, NULL);
+        }
         if (sums)
             write_parameters(&g->parameters, sums, first, last);
     }

@@ -1,5 +1,5 @@
-/* The backward pass of norms over rows: its plan, and the sums that each row's gradient needs (gradient.h), of whole rows and
- * of several short ones.
+/* The backward pass of norms over rows: its plan, and the sums that each row's gradient needs (gradient.h), of whole rows,
+ * of several short ones, and of the rows that come next while the present ones are written.
  */
 #ifndef CN_ROWS_SUMS_H
 #define CN_ROWS_SUMS_H
@@ -13,8 +13,6 @@
 
 #define ROWS_TOGETHER 4
 #define TOGETHER_BYTES (1024 * 1024) /* x and dy of the rows taken together, which stay in the second cache */
-#define AT_ONCE 8
-#define AT_ONCE_BYTES (512 * 1024) /* the same, of so many rows */
 #define ROW_BLOCK_MIN 32
 
 typedef struct rows_gradient rows_gradient;
@@ -34,7 +32,7 @@ struct rows_gradient {
      * the sums of these columns, if those are not NULL. */
     void (*apply)(const rows_gradient *g, real *dx, size_t stride, acc *sums, size_t row, size_t rows, size_t first,
                   size_t n, const gradient *k);
-    size_t block_rows, together, at_once; /* of rows: in a block; whose dx is made together; whose sums come before */
+    size_t block_rows, together;
     span_plan plan;
     gradient_sums *pieces; /* the second way: (rows, pieces) */
     gradient *gradients;   /* (rows,) */
@@ -48,8 +46,6 @@ static inline void plan_rows(rows_gradient *g)
     g->parameters.count = g->cols;
     g->parameters.blocks = divide_up(g->rows, g->block_rows);
     g->together = g->cols <= TOGETHER_BYTES / sizeof(real) / 2 / ROWS_TOGETHER ? ROWS_TOGETHER : 1;
-    bool more = g->cols > SHORT_RUN && g->cols <= AT_ONCE_BYTES / sizeof(real) / 2 / AT_ONCE;
-    g->at_once = more ? AT_ONCE : g->together;
     g->plan = plan_span((span){.runs = 1, .length = g->cols, .stride = g->cols});
 }
 
@@ -154,6 +150,44 @@ CN_INLINE void add_rows(const rows_gradient *g, gradient_sums *sums, size_t row,
         sum_short_rows(g, sums, row, rows, true, centred);
     else
         sum_short_rows(g, sums, row, rows, false, centred);
+}
+
+/* The sums of the rows that come next, taken while the present ones are written: so the memory has reads to do beside the
+ * writes. Up to column `at` of row r they are taken. */
+typedef struct {
+    size_t row, rows; /* none if 0 */
+    size_t r, at;
+    gradient_lanes lanes;
+    gradient_sums sums[ROWS_TOGETHER];
+} next_rows;
+
+/* Row after row as many elements as there are in their first `columns` columns, so that their memory is read in long runs;
+ * cut where eight vectors end or a block of row_piece does, with no less than a vector behind: so they fall into the same
+ * lanes as those of the whole block at once (add_run in gradient.h). */
+static inline void add_next(const rows_gradient *g, next_rows *next, size_t columns)
+{
+    const size_t due = columns * next->rows;
+    for (size_t n; next->r < next->rows; next->at += n) {
+        size_t row = next->row + next->r, c = next->at, done = next->r * g->cols + c;
+        size_t left = BLOCK - c % BLOCK < g->cols - c ? BLOCK - c % BLOCK : g->cols - c;
+        n = done + left <= due ? left : done < due ? (due - done) / (8 * LANES) * (8 * LANES) : 0;
+        if (n == 0)
+            return;
+        if (left - n < LANES)
+            n = left;
+        if (row * g->cols + c + FAR_STEP + n <= g->rows * g->cols) {
+            fetch_far(g->x + row * g->cols + c, n, FAR_STEP);
+            fetch_far(g->dy + row * g->cols + c, n, FAR_STEP);
+        }
+        g->add(g, &next->lanes, row, c, n);
+        if (n < left)
+            continue;
+        gradient_sums b = fold_sums(&next->lanes);
+        add_sums(&next->sums[next->r], &b);
+        clear_lanes(&next->lanes);
+        if (c + n == g->cols)
+            next->r++, next->at = 0, n = 0;
+    }
 }
 
 #endif
