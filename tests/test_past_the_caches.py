@@ -78,6 +78,25 @@ def test_rows(name: str, cols: int, size: int, kind: str, dtype: Any) -> None:
     assert_parts(call, arrays, ends(n, 4))
 
 
+@each_size
+@pytest.mark.parametrize("cols", [96, 773, 4099])
+@pytest.mark.parametrize("name", ["layer_norm", "rms_norm"])
+def test_rows_written_to_any_place_in_a_line(name: str, cols: int, size: int, dtype: Any) -> None:
+    n = samples(size, (cols,), dtype)
+    x, dy, weight = noise((n, cols), dtype, 1), noise((n, cols), dtype, 2), noise((cols,), dtype, 3)
+    statistics = getattr(cnorm, name)(x, cols, return_stats=True)[1:]
+    whole = getattr(cnorm, name + "_backward")(dy, x, *statistics, weight)
+    room = np.empty(n * cols + 64 // dtype.itemsize, dtype)
+    for begin in (1, 3, 64 // dtype.itemsize - 1):
+        out = room[begin : begin + n * cols].reshape(n, cols)
+        room.fill(np.nan)
+        given = getattr(cnorm, name + "_backward")(dy, x, *statistics, weight, out=out)
+        for ours, wanted in zip(given, whole, strict=True):
+            np.testing.assert_array_equal(ours, wanted)
+        assert np.isnan(room[:begin]).all()
+        assert np.isnan(room[begin + n * cols :]).all()
+
+
 @each_kind
 @each_size
 @pytest.mark.parametrize("groups", [3, 6], ids=["group_norm", "instance_norm"])

@@ -57,13 +57,14 @@ static void careful_row(const rows_gradient *g, size_t row, acc *sums)
     wide_backward(&w);
 }
 
-/* Columns of the tile at c: tiles end where blocks do, and none is shorter than a vector unless its block is. */
+/* Columns of the tile at c, whose dx in the first row begins at dx, or NULL: tiles end where lines of it do, for a part of a
+ * line goes through the caches. None is shorter than a vector but of short rows. */
 #define WIDEST_TILE (TILE + LANES)
 
-static inline size_t tile_width(size_t c, size_t last)
+static inline size_t tile_width(const real *dx, size_t c, size_t last)
 {
-    size_t left = BLOCK - c % BLOCK < last - c ? BLOCK - c % BLOCK : last - c;
-    return left < WIDEST_TILE ? left : TILE;
+    const size_t n = TILE - (dx ? (uintptr_t)dx / sizeof(real) % (64 / sizeof(real)) : 0);
+    return last - c < n + LANES ? last - c : n;
 }
 
 /* `rows` rows that are all fast; `sums` are those of column `first` on. */
@@ -74,7 +75,7 @@ static inline void apply_rows(const rows_gradient *g, size_t row, size_t rows, c
     real buffer[ROWS_TOGETHER * WIDEST_TILE];
     for (size_t c = first, n; c < last; c += n) {
         size_t at = row * g->cols + c;
-        n = buffered || next ? tile_width(c, last) : last - c;
+        n = buffered || next ? tile_width(g->dx ? g->dx + at : NULL, c, last) : last - c;
         g->apply(g, buffered ? buffer : g->dx + at, buffered ? WIDEST_TILE : g->cols, sums ? sums + (c - first) : NULL,
                  row, rows, c, n, k);
         for (size_t r = 0; r < (g->dx && buffered ? rows : 0); r++)
