@@ -24,6 +24,8 @@ static channels_first_gradient of_batch(size_t batch, size_t channels, size_t sp
 
 /* With constant statistics nothing is asked of a whole channel: images large enough to be blocks of their own are taken as
  * they lie in memory. */
+static bool takes_images(size_t spatial, bool training) { return !training && spatial >= GATHER_BELOW; }
+
 static channels_first_gradient of_images(size_t batch, size_t channels, size_t spatial)
 {
     return (channels_first_gradient){.samples = batch,
@@ -37,9 +39,10 @@ size_t CN(batch_norm_backward_workspace)(size_t batch, size_t channels, size_t s
 {
     if (last)
         return channels_last_gradient_workspace(1, batch * spatial, channels, channels);
-    size_t training = channels_first_gradient_workspace(of_batch(batch, channels, spatial));
-    size_t frozen = channels_first_gradient_workspace(of_images(batch, channels, spatial));
-    return training > frozen ? training : frozen;
+    size_t whole = channels_first_gradient_workspace(of_batch(batch, channels, spatial));
+    size_t images =
+        takes_images(spatial, false) ? channels_first_gradient_workspace(of_images(batch, channels, spatial)) : 0;
+    return whole > images ? whole : images;
 }
 
 void CN(batch_norm_backward)(real *dx, real *dweight, real *dbias, const real *dy, const real *x, const real *mean,
@@ -65,7 +68,7 @@ void CN(batch_norm_backward)(real *dx, real *dweight, real *dbias, const real *d
         return;
     }
     channels_first_gradient job =
-        !training && spatial >= GATHER_BELOW ? of_images(batch, channels, spatial) : of_batch(batch, channels, spatial);
+        takes_images(spatial, training) ? of_images(batch, channels, spatial) : of_batch(batch, channels, spatial);
     job.dx = dx, job.parameters.dweight = dweight, job.parameters.dbias = dbias, job.frozen = !training;
     job.dy = dy, job.x = x, job.mean = mean, job.rstd = rstd, job.weight = weight, job.work = work;
     channels_first_backward(&job, workspace);
