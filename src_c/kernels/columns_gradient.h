@@ -1,11 +1,11 @@
 /* The two passes over a matrix of gradients, all columns side by side.
  *
- * Sums:   of each column, t = (x - mean) * rstd, dy and dy * t, together: eight rows are added in a tree in `real` before
- *         they join the sums in acc (compensated, of double data). See gradient.h.
+ * Sums:   of each column, t = (x - mean) * rstd, dy and dy * t, together: eight rows are added in a tree in `real`, and
+ *         eight such sums, before they join the sums in acc (compensated, of double data). See gradient.h.
  * Output: dx = ((dy * weight - offset) - (x - mean) * x_slope) * rstd, or where mean and rstd are constants
  *         dx = dy * weight, the weight then times rstd already.
  *
- * Each column is added up by itself, row by row in eights, whatever the instruction set: the same bits everywhere.
+ * Each column is added up by itself, by eights of rows, or fours, whatever the instruction set: the same bits everywhere.
  */
 #ifndef CN_COLUMNS_GRADIENT_H
 #define CN_COLUMNS_GRADIENT_H
@@ -69,75 +69,94 @@ CN_INLINE void four_rows(const real *dy, size_t dy_stride, const real *x, size_t
     *gt = (d0 * t0 + d1 * t1) + (d2 * t2 + d3 * t3);
 }
 
-/* Eight rows join the sums of some columns. */
-CN_INLINE void add_eight_rows(column_sums s, column_sums lost, const real *dy, size_t dy_stride, const real *x,
-                              size_t stride, size_t cols, const real *mean, const real *rstd)
+/* Sums of some rows of a tile, in `real`. */
+typedef struct {
+    real t[TILE_GRADIENTS], g[TILE_GRADIENTS], gt[TILE_GRADIENTS];
+} tile_terms;
+
+/* Eight rows, or four, join the sums of the columns [first, first + cols) of a tile, or begin them, if these are `fresh`;
+ * both are constants. */
+CN_INLINE void put_rows(tile_terms *to, size_t first, const real *dy, size_t dy_stride, const real *x, size_t stride,
+                        size_t cols, const gradient_columns *p, const bool eight, const bool fresh)
 {
+    const real *mean = p->mean + first, *rstd = p->rstd + first;
+    real *t = to->t + first, *g = to->g + first, *gt = to->gt + first;
 #pragma omp simd
     for (size_t c = 0; c < cols; c++) {
-        real t0, g0, gt0, t4, g4, gt4;
+        real t0, g0, gt0, t4 = 0, g4 = 0, gt4 = 0;
         four_rows(dy + c, dy_stride, x + c, stride, mean[c], rstd[c], &t0, &g0, &gt0);
-        four_rows(dy + 4 * dy_stride + c, dy_stride, x + 4 * stride + c, stride, mean[c], rstd[c], &t4, &g4, &gt4);
-        add_to(&s.t[c], &lost.t[c], (acc)(t0 + t4));
-        add_to(&s.g[c], &lost.g[c], (acc)(g0 + g4));
-        add_to(&s.gt[c], &lost.gt[c], (acc)(gt0 + gt4));
+        if (eight) {
+            four_rows(dy + 4 * dy_stride + c, dy_stride, x + 4 * stride + c, stride, mean[c], rstd[c], &t4, &g4, &gt4);
+            t0 += t4, g0 += g4, gt0 += gt4;
+        }
+        t[c] = fresh ? t0 : t[c] + t0;
+        g[c] = fresh ? g0 : g[c] + g0;
+        gt[c] = fresh ? gt0 : gt[c] + gt0;
     }
 }
 
-#define PART_COLUMNS 64
-
-/* The same of at most PART_COLUMNS, four rows and then the other four: sixteen lines whole pages apart would put one another
- * out of the first cache. */
-CN_INLINE void add_four_and_four(column_sums s, column_sums lost, const real *dy, size_t dy_stride, const real *x,
-                                 size_t stride, size_t cols, const real *mean, const real *rstd)
+/* Rows that are left over, one by one. */
+static inline void add_left_rows(column_sums s, column_sums lost, const real *dy, size_t dy_stride, const real *x,
+                                 size_t stride, size_t rows, size_t cols, const gradient_columns *p)
 {
-    real t0[PART_COLUMNS], g0[PART_COLUMNS], gt0[PART_COLUMNS];
+    const real *mean = p->mean, *rstd = p->rstd;
+    for (; rows > 0; rows--, dy += dy_stride, x += stride) {
 #pragma omp simd
-    for (size_t c = 0; c < cols; c++)
-        four_rows(dy + c, dy_stride, x + c, stride, mean[c], rstd[c], &t0[c], &g0[c], &gt0[c]);
-    dy += 4 * dy_stride, x += 4 * stride;
+        for (size_t c = 0; c < cols; c++) {
+            real t = (x[c] - mean[c]) * rstd[c];
+            add_to(&s.t[c], &lost.t[c], (acc)t);
+            add_to(&s.g[c], &lost.g[c], (acc)dy[c]);
+            add_to(&s.gt[c], &lost.gt[c], (acc)(dy[c] * t));
+        }
+    }
+}
+
+static inline void join_terms(column_sums s, column_sums lost, const tile_terms *a, size_t cols)
+{
 #pragma omp simd
     for (size_t c = 0; c < cols; c++) {
-        real t4, g4, gt4;
-        four_rows(dy + c, dy_stride, x + c, stride, mean[c], rstd[c], &t4, &g4, &gt4);
-        add_to(&s.t[c], &lost.t[c], (acc)(t0[c] + t4));
-        add_to(&s.g[c], &lost.g[c], (acc)(g0[c] + g4));
-        add_to(&s.gt[c], &lost.gt[c], (acc)(gt0[c] + gt4));
+        add_to(&s.t[c], &lost.t[c], (acc)a->t[c]);
+        add_to(&s.g[c], &lost.g[c], (acc)a->g[c]);
+        add_to(&s.gt[c], &lost.gt[c], (acc)a->gt[c]);
     }
 }
 
-/* `far`: dy and x come from beyond this core's caches, and the next eight rows are fetched meanwhile, a part at a time: all
- * of a tile at once would keep the present ones waiting. */
+#define TERMS_JOINED 8
+#define PART_COLUMNS 64
+#define ROWS_AHEAD 8
+
+/* Rows are taken by eights: many streams at once hide what it takes to fetch each. Where they are whole pages apart, by
+ * fours: sixteen lines would put one another out of the first cache. From the first whole line of x on: reads across two
+ * lines take a tenth longer.
+ * `far`: dy and x come from beyond this core's caches, and rows that follow are fetched meanwhile, a part at a time: all of
+ * a tile at once would keep the present ones waiting. */
 static inline void tile_gradients(column_sums s, column_sums lost, const real *dy, size_t dy_stride, const real *x,
                                   size_t stride, size_t rows, size_t cols, const gradient_columns *p, bool far)
 {
-    const real *mean = p->mean, *rstd = p->rstd;
-    const bool pages = pages_apart(stride);
-    const size_t part = far || pages ? PART_COLUMNS : cols;
-    size_t r = 0;
-    for (; r + 8 <= rows; r += 8)
+    const bool eight = !pages_apart(stride);
+    const size_t step = eight ? 8 : 4, part = far ? PART_COLUMNS : cols, steps = rows / step;
+    const size_t head = cols > PART_COLUMNS ? (size_t)(-(uintptr_t)x & 63) / sizeof(real) : 0;
+    tile_terms terms;
+    for (size_t i = 0; i < steps; i++, dy += step * dy_stride, x += step * stride) {
         for (size_t c = 0, n; c < cols; c += n) {
-            const real *d = dy + r * dy_stride + c, *v = x + r * stride + c;
-            n = cols - c < part ? cols - c : part;
-            for (size_t k = 0; far && k < 8; k++) {
-                fetch_far(d + k * dy_stride, n, 8 * dy_stride);
-                fetch_far(v + k * stride, n, 8 * stride);
+            n = c == 0 && head ? head : cols - c < part ? cols - c : part;
+            for (size_t k = 0; far && k < step; k++) {
+                fetch_far(dy + k * dy_stride + c, n, ROWS_AHEAD * dy_stride);
+                fetch_far(x + k * stride + c, n, ROWS_AHEAD * stride);
             }
-            if (pages)
-                add_four_and_four(sums_from(s, c), sums_from(lost, c), d, dy_stride, v, stride, n, mean + c, rstd + c);
+            if (eight && i % TERMS_JOINED == 0)
+                put_rows(&terms, c, dy + c, dy_stride, x + c, stride, n, p, true, true);
+            else if (eight)
+                put_rows(&terms, c, dy + c, dy_stride, x + c, stride, n, p, true, false);
+            else if (i % TERMS_JOINED == 0)
+                put_rows(&terms, c, dy + c, dy_stride, x + c, stride, n, p, false, true);
             else
-                add_eight_rows(sums_from(s, c), sums_from(lost, c), d, dy_stride, v, stride, n, mean + c, rstd + c);
+                put_rows(&terms, c, dy + c, dy_stride, x + c, stride, n, p, false, false);
         }
-    for (; r < rows; r++) {
-        const real *d = dy + r * dy_stride, *v = x + r * stride;
-#pragma omp simd
-        for (size_t c = 0; c < cols; c++) {
-            real t = (v[c] - mean[c]) * rstd[c];
-            add_to(&s.t[c], &lost.t[c], (acc)t);
-            add_to(&s.g[c], &lost.g[c], (acc)d[c]);
-            add_to(&s.gt[c], &lost.gt[c], (acc)(d[c] * t));
-        }
+        if ((i + 1) % TERMS_JOINED == 0 || i + 1 == steps)
+            join_terms(s, lost, &terms, cols);
     }
+    add_left_rows(s, lost, dy, dy_stride, x, stride, rows - steps * step, cols, p);
 }
 
 /* Sums below this, or of terms below this, may have lost digits of their terms. */

@@ -48,7 +48,9 @@ static const backward_problem problems[] = {
     {{BATCH, 8, 41, 72, 1, 0, 1e4, 1}, 0, 0, 0},      {{INFERENCE, 8, 24, 49, 1, 0, 3, 1}, 0, 0, 0},
     {{INFERENCE, 8, 24, 490, 1, 1, 3, 1}, 0, 0, 0},   {{INFERENCE, 50, 33, 1, 1, 0, 3, 1}, 0, 0, 0},
     {{INFERENCE, 3, 5, 60001, 1, 0, 50, 2}, 0, 0, 0}, {{INFERENCE, 9, 7, 3, 1, 0, 0, 1}, 0, 104, 0},
-    {{INFERENCE, 9, 7, 3, 1, 1, 0, 1}, -110, 0, 0},
+    {{INFERENCE, 9, 7, 3, 1, 1, 0, 1}, -110, 0, 0},   {{INFERENCE, 2, 3, 66001, 1, 0, 50, 2}, 0, 0, 0},
+    {{BATCH, 5, 21, 1056, 1, 0, 50, 2}, 0, 0, 0},     {{BATCH, 75, 1024, 1, 1, 1, 50, 2}, 0, 0, 0},
+    {{INFERENCE, 39, 2048, 5, 1, 1, 3, 1}, 0, 0, 0},  {{GROUP, 2, 66, 64, 6, 0, 1e4, 1}, 0, 0, 0},
 };
 
 /* An array that is written, in the middle of bytes that are not. */
