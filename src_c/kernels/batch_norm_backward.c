@@ -35,6 +35,7 @@ static channels_first_gradient of_images(size_t batch, size_t channels, size_t s
                                      .shape = {.runs = 1, .length = spatial, .centred = true}};
 }
 
+/* Enough for either, since training is not known here: that of images is some percent of x at most. */
 size_t CN(batch_norm_backward_workspace)(size_t batch, size_t channels, size_t spatial, bool last)
 {
     if (last)

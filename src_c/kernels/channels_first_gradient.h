@@ -1,10 +1,12 @@
 /* The backward pass of norms over channels, channels first: dy, x, dx [samples, channels, spatial]; a group is some
- * neighbouring channels of one sample. Batch norm is one sample, whose channels are `runs` runs of `spatial` elements.
+ * neighbouring channels of one sample. Batch norm is one sample, whose channels are `runs` runs of `spatial` elements; of large
+ * images with constant statistics it is as many samples as there are.
  *
  * Each channel's sums of t, dy and dy * t (gradient.h) are taken once, its pieces in order. Weighted, they add up to those of
  * its group, which give dx; and as they are they join dweight and dbias, sample by sample (parameter_sums.h).
- * Traffic: 3S where a group's x and dy fit in the cache (each once from memory, dx once to it), else 5S. A group that fits
- * is written while the next one is summed, and channels of a batch some at a time (channels_first_neighbours.h). With
+ * Traffic: 3S where a group's x and dy fit in the cache (each once from memory, dx once to it), else 5S. Past the
+ * caches, a group that fits is written while the next one is summed. Channels of a batch are taken some at a time
+ * (channels_first_neighbours.h). With
  * constant statistics (frozen) a block is written as soon as it is summed: 3S.
  * Many groups: a task takes some groups of each sample of a block of samples. Few groups: tasks take pieces of channels,
  * first for the sums, then for dx. The same additions in the same order both ways.
@@ -14,10 +16,11 @@
 
 #include "channels_first_neighbours.h"
 
-/* Groups of which x and dy have at most so many bytes are written while the next one is summed, for both stay in the second
- * cache; unless their runs are so short that taking turns costs more than it saves. */
+/* Past the caches, groups of which x and dy have at most so many bytes are written while the next one is summed, for both stay
+ * in the second cache; unless their runs are so short that taking turns costs more than it saves. Within the caches it always
+ * does. */
 #define PAIR_BYTES (512 * 1024)
-#define PAIR_LENGTH 256
+#define PAIR_LENGTH 512
 
 /* A group whose gradient is known. */
 typedef struct {
@@ -33,6 +36,18 @@ static inline written_channel channel_of(const channels_first_gradient *g, const
     return (written_channel){&w->k, distance, w->group % g->groups * g->per_group + c};
 }
 
+/* The sums of t, dy and dy * t of n channels of one group, short runs one behind the other, folded halfway. */
+static void fold_short_channels(const channels_first_gradient *g, folded_groups *folded, size_t channel, size_t n,
+                                run_constants numbers)
+{
+    const size_t at = channel * g->spatial;
+    const short_runs runs = {g->dy + at, g->x + at, NULL, n, g->spatial, g->shape.length, 0};
+    run_terms terms[TOGETHER_MOST];
+    centred_terms(terms, runs, numbers.mean, numbers.rstd);
+    for (size_t i = 0; i < n; i++)
+        fold_terms(folded, i, &terms[i]);
+}
+
 /* The sums of all channels of a group of several, each one block of one run. */
 CN_INLINE gradient_sums short_channels(const channels_first_gradient *g, size_t group, acc *dy_t, acc *dy,
                                        const written_group *before)
@@ -40,11 +55,15 @@ CN_INLINE gradient_sums short_channels(const channels_first_gradient *g, size_t 
     const size_t channel = group * g->per_group, parameter = group % g->groups * g->per_group;
     const size_t distance = before ? (group - before->group) * g->per_group * g->spatial : 0;
     const run_constants numbers = {.mean = g->mean[group], .rstd = g->rstd[group], .centred = true};
-    folded_groups folded = {0};
+    folded_groups folded;
+    if (g->per_group < TOGETHER_MOST) /* and else there is something in each place */
+        memset(&folded, 0, sizeof folded);
     gradient_sums sums = {0};
     for (size_t c = 0, n; c < g->per_group; c += n) {
         n = g->per_group - c < TOGETHER_MOST ? g->per_group - c : TOGETHER_MOST;
-        for (size_t i = 0; i < n; i++) {
+        if (!before && g->shape.length <= SHORT_RUN)
+            fold_short_channels(g, &folded, channel + c, n, numbers);
+        for (size_t i = 0; i < (before || g->shape.length > SHORT_RUN ? n : 0); i++) {
             written_channel other;
             if (before)
                 other = channel_of(g, before, c + i, distance);
@@ -91,7 +110,8 @@ static void write_group(const channels_first_gradient *g, const written_group *w
 static inline bool pairs_groups(const channels_first_gradient *g)
 {
     size_t bytes = g->per_group * elements_of_channel(g) * 2 * sizeof(real);
-    return g->work.far && g->dx && !g->elements && !g->frozen && g->shape.length >= PAIR_LENGTH && bytes <= PAIR_BYTES;
+    return g->work.stream && g->dx && !g->elements && !g->frozen && g->shape.length >= PAIR_LENGTH &&
+           bytes <= PAIR_BYTES;
 }
 
 /* Some groups of each sample of a block of samples. */
@@ -178,8 +198,8 @@ static inline void channels_first_backward(channels_first_gradient *g, void *wor
                 cn_parallel_for(tasks, g->work, channel_piece_output, g);
         } else {
             size_t bytes = g->per_group * elements_of_channel(g) * g->block_samples * 2 * sizeof(real);
-            bool neighbours = g->frozen || pairs_groups(g) || neighbours_of(g) > 1;
-            g->groups_per_task = cn_groups_per_task(g->groups, neighbours ? 0 : bytes, g->work.threads);
+            bool long_tasks = g->frozen || pairs_groups(g) || neighbours_of(g) > 1; /* cut by balance alone */
+            g->groups_per_task = cn_groups_per_task(g->groups, long_tasks ? 0 : bytes, g->work.threads);
             g->tasks_per_block = divide_up(g->groups, g->groups_per_task);
             cn_parallel_for(blocks * g->tasks_per_block, g->work, groups_of_block, g);
         }

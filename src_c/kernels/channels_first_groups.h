@@ -1,6 +1,6 @@
 /* Channels, channels first: their sums, block by block, and dx of them (see channels_first_gradient.h). What is written while
- * something else is summed keeps the memory busy with both: they take turns block by block. In shorter turns, of half a page
- * say, processors lose the order of what they fetch ahead, and a fifth of the speed past the caches.
+ * something else is summed keeps the memory busy with both: they take turns of whole runs, or of blocks of long ones. In short
+ * turns, of half a page say, processors lose the order of what they fetch ahead, and a fifth of the speed past the caches.
  */
 #ifndef CN_CHANNELS_FIRST_GROUPS_H
 #define CN_CHANNELS_FIRST_GROUPS_H

@@ -1,7 +1,8 @@
 /* Batch norm in training, channels first: a channel's runs lie whole images apart. Short ones, of 7 x 7 say, are a few lines
  * each, often whole pages apart, where they and the lines fetched ahead of them put one another out of the first cache; and at
- * each of the longer ones the processor's own prefetching begins anew. So some neighbouring channels are summed, and then
- * written, together, image by image: there their runs lie next to one another.
+ * each of the longer ones the processor's own prefetching begins anew. So some neighbouring channels are taken together: long
+ * runs are summed image by image, short ones a channel after the other, and then all are written image by image. There their
+ * runs lie next to one another.
  */
 #ifndef CN_CHANNELS_FIRST_NEIGHBOURS_H
 #define CN_CHANNELS_FIRST_NEIGHBOURS_H
@@ -10,7 +11,7 @@
 
 #define NEIGHBOURS_MOST 8
 #define NARROW_RUN 128
-#define NARROW_RUN_PAGES 255               /* of runs whole pages apart; shorter than PAIR_LENGTH and STREAM_RUN */
+#define NARROW_RUN_PAGES 255               /* of runs whole pages apart; shorter than STREAM_RUN */
 #define NEIGHBOURS_LENGTH (16 * 1024)      /* elements in their runs together: more have nothing to gain */
 #define NEIGHBOURS_BYTES (2 * 1024 * 1024) /* x and dy of all: to be found again in the nearer caches */
 
@@ -59,10 +60,10 @@ static inline void write_neighbour(const channels_first_gradient *g, size_t chan
     if (g->plan.runs_per_block)
         gradient_runs(g->dx + at, g->dy + at, g->x + at, 1, n, 0, k, g->weight ? g->weight[channel] : 1);
     else
-        write_channel_runs(g, channel, k, at, 1, n, 0);
+        write_part(g, channel, k, at, n);
 }
 
-/* The last images first: those the nearest caches still have. */
+/* The last blocks first: those the nearest caches still have. */
 static void write_neighbours(const channels_first_gradient *g, size_t first, size_t n, const gradient *k)
 {
     for (size_t block = g->plan.blocks; block-- > 0;) {

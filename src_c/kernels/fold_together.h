@@ -34,6 +34,16 @@ CN_INLINE void fold_group(folded_groups *f, size_t i, const gradient_lanes *s, c
     fold_twice(&f->gt, i, s->gt, s->gt_lost);
 }
 
+/* The same of the terms of a short run that is all of its group. */
+CN_INLINE void fold_terms(folded_groups *f, size_t i, const run_terms *a)
+{
+    gradient_lanes lanes;
+#pragma omp simd
+    for (size_t l = 0; l < LANES; l++)
+        set_lane(&lanes, l, (lane_terms){a->t[l], a->g[l], a->gt[l]});
+    fold_group(f, i, &lanes, true);
+}
+
 /* The two folds that are left, of n groups, a constant. */
 CN_INLINE void fold_rest(acc *to, const folded_lanes *f, const size_t n)
 {

@@ -232,7 +232,8 @@ typedef struct {
     real t[LANES], g[LANES], gt[LANES];
 } run_terms;
 
-/* Where that goes: to the lanes, which need not be clear if they are `fresh`, a constant, or, if those are NULL, to terms. */
+/* Where that goes: to the lanes, which need not be clear if they are `fresh`, a constant, or, if those are NULL, to the terms of
+ * each run. */
 typedef struct {
     gradient_lanes *lanes;
     run_terms *terms;
@@ -265,6 +266,8 @@ CN_INLINE void put_vectors(terms_go to, short_runs a, const int vectors, const b
             sum = few_terms(a.dy, a.x, a.weight, a.n, first, l, rest, whole, c);
             put_lane(to, l, vectors > 4 ? sum_of(four, sum) : sum, c);
         }
+        if (!to.lanes)
+            to.terms++;
     }
 }
 
@@ -277,6 +280,8 @@ CN_INLINE void put_padded(terms_go to, short_runs a, run_constants c)
         if (c.weighted)
             pad_run(weight_rest, a.weight, a.n, 0);
         put_vectors(to, (short_runs){dy_rest, x_rest, weight_rest, 1, 0, LANES, 0}, 1, true, c);
+        if (!to.lanes)
+            to.terms++;
     }
 }
 
@@ -307,7 +312,7 @@ CN_INLINE void put_runs(terms_go to, short_runs a, run_constants c)
         put_vectors(to, a, 1, false, c);
 }
 
-/* The terms of one, by a function of its own: once in each file for each kind of run. */
+/* Their terms, by functions of their own: once in each file for each kind of run. */
 CN_NOINLINE static void centred_terms(run_terms *to, short_runs a, real mean, real rstd)
 {
     put_runs((terms_go){.terms = to}, a, (run_constants){.mean = mean, .rstd = rstd, .centred = true});
