@@ -214,3 +214,22 @@ def test_empty_batches(shape: tuple[int, ...], training: bool, dtype: Any) -> No
     assert grads.x.shape == shape
     np.testing.assert_array_equal(grads.weight, np.zeros(5, dtype), strict=True)
     np.testing.assert_array_equal(grads.bias, np.zeros(5, dtype), strict=True)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("axis", [1, -1], ids=["first", "last"])
+@pytest.mark.parametrize("spatial", [2, 70, 1100])
+@each_mode
+def test_dbias_may_overflow_alone(training: bool, spatial: int, axis: int, dtype: Any) -> None:
+    """Where the sum of dy leaves the range, that of dy xhat need not: infinity times 0 is no part of it."""
+    x = np.full(spatial, 1e-3) if not training else np.resize([-1.0, 1.0], spatial)
+    shape = (1, 1, spatial) if axis == 1 else (1, spatial, 1)
+    x = x.astype(dtype).reshape(shape)
+    dy = np.full(shape, 0.8 * float(np.finfo(dtype).max), dtype)
+    zero, one = np.zeros(1, dtype), np.ones(1, dtype)
+    with np.errstate(over="ignore"):
+        _, dweight, dbias = cnorm.batch_norm_backward(dy, x, zero, one, one, training=training, axis=axis)
+    assert dbias[0] == np.inf
+    # Of two by two opposites the exact sum is 0.
+    expected = 0 if training else (spatial * dy.ravel()[0].astype(np.longdouble) * x.ravel()[0]).astype(dtype)
+    assert abs(dweight[0] - expected) <= 2 * np.finfo(dtype).eps * abs(expected)

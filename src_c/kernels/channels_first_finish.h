@@ -33,6 +33,9 @@ static bool zero_group(const channels_first_gradient *g, size_t group)
     return true;
 }
 
+/* Of a sum that has overflowed what rounding took is no number. */
+static inline acc with_lost(acc sum, acc lost) { return lost == lost ? sum + lost : sum; }
+
 /* The careful way for one group; dy_t and dy take its channels' sums. */
 static void careful_channels(const channels_first_gradient *g, size_t group, acc *dy_t, acc *dy)
 {
@@ -57,7 +60,7 @@ static void careful_channels(const channels_first_gradient *g, size_t group, acc
         dy_t[c] = dy[c] = w.weight_lost[c] = w.bias_lost[c] = 0;
     wide_backward(&w);
     for (size_t c = 0; c < g->per_group; c++)
-        dy_t[c] += w.weight_lost[c], dy[c] += w.bias_lost[c];
+        dy_t[c] = with_lost(dy_t[c], w.weight_lost[c]), dy[c] = with_lost(dy[c], w.bias_lost[c]);
 }
 
 /* From the sums of a group's channels (already in dy_t and dy): its gradient, and its share of the parameters' sums. */
@@ -77,7 +80,7 @@ static gradient finish_channels(const channels_first_gradient *g, size_t group, 
     if (wanted(&g->parameters)) {
         acc *sums = block_sums(&g->parameters, group / g->groups / g->block_samples);
         for (size_t c = 0; c < g->per_group; c++)
-            add_parameter(sums, g->parameters.count, parameter + c, dy_t[c] - k.hat_lo_acc * dy[c], dy[c]);
+            add_parameter(sums, g->parameters.count, parameter + c, weight_sum(dy_t[c], dy[c], k.hat_lo_acc), dy[c]);
     }
     return k;
 }

@@ -266,7 +266,7 @@ static void finish_gradients(const channels_last_gradient *g, size_t sample, gra
     column_sums t = mine.total;
 #pragma omp simd
     for (size_t c = 0; c < (wanted(&g->parameters) ? n : 0); c++)
-        add_parameter(sums, g->channels, first + c, t.gt[c] - t.t[c] * t.g[c], t.g[c]);
+        add_parameter(sums, g->channels, first + c, weight_sum(t.gt[c], t.g[c], t.t[c]), t.g[c]);
 }
 
 #endif

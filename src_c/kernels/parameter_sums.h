@@ -45,6 +45,10 @@ CN_INLINE void add_parameter(acc *sums, size_t count, size_t i, acc weight, acc 
     add_to(&sums[i + count], &sums[i + 3 * count], bias);
 }
 
+/* What a channel adds to the sum of weight, from its sums of dy * t and dy (gradient.h). A sum of dy that has overflowed does
+ * not matter where hat is t. */
+CN_INLINE acc weight_sum(acc dy_t, acc dy, acc hat_lo) { return hat_lo != 0 ? dy_t - hat_lo * dy : dy_t; }
+
 /* Of double data a value may also join what rounding took, for one operation in place of seven, if that is carried over to
  * the sum before many have. */
 CN_INLINE void add_lightly(acc *sum, acc *lost, acc value) { *(sizeof(real) == sizeof(acc) ? lost : sum) += value; }
