@@ -33,9 +33,6 @@ static bool zero_group(const channels_first_gradient *g, size_t group)
     return true;
 }
 
-/* Of a sum that has overflowed what rounding took is no number. */
-static inline acc with_lost(acc sum, acc lost) { return lost == lost ? sum + lost : sum; }
-
 /* The careful way for one group; dy_t and dy take its channels' sums. */
 static void careful_channels(const channels_first_gradient *g, size_t group, acc *dy_t, acc *dy)
 {

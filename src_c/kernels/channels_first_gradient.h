@@ -6,8 +6,7 @@
  * its group, which give dx; and as they are they join dweight and dbias, sample by sample (parameter_sums.h).
  * Traffic: 3S where a group's x and dy fit in the cache (each once from memory, dx once to it), else 5S. Past the
  * caches, a group that fits is written while the next one is summed. Channels of a batch are taken some at a time
- * (channels_first_neighbours.h). With
- * constant statistics (frozen) a block is written as soon as it is summed: 3S.
+ * (channels_first_neighbours.h). With constant statistics (frozen) a block is written as soon as it is summed: 3S.
  * Many groups: a task takes some groups of each sample of a block of samples. Few groups: tasks take pieces of channels,
  * first for the sums, then for dx. The same additions in the same order both ways.
  */
@@ -61,15 +60,17 @@ CN_INLINE gradient_sums short_channels(const channels_first_gradient *g, size_t 
     gradient_sums sums = {0};
     for (size_t c = 0, n; c < g->per_group; c += n) {
         n = g->per_group - c < TOGETHER_MOST ? g->per_group - c : TOGETHER_MOST;
-        if (!before && g->shape.length <= SHORT_RUN)
+        if (!before && g->shape.length <= SHORT_RUN) {
             fold_short_channels(g, &folded, channel + c, n, numbers);
-        for (size_t i = 0; i < (before || g->shape.length > SHORT_RUN ? n : 0); i++) {
-            written_channel other;
-            if (before)
-                other = channel_of(g, before, c + i, distance);
-            gradient_lanes lanes;
-            sum_short_channel(g, &lanes, channel + c + i, numbers, before ? &other : NULL);
-            fold_group(&folded, i, &lanes, true);
+        } else {
+            for (size_t i = 0; i < n; i++) {
+                written_channel other;
+                if (before)
+                    other = channel_of(g, before, c + i, distance);
+                gradient_lanes lanes;
+                sum_short_channel(g, &lanes, channel + c + i, numbers, before ? &other : NULL);
+                fold_group(&folded, i, &lanes, true);
+            }
         }
         sums_together all;
         fold_groups(&all, &folded, TOGETHER_MOST, true);

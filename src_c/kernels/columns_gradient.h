@@ -135,7 +135,7 @@ static inline void tile_gradients(column_sums s, column_sums lost, const real *d
 {
     const bool eight = !pages_apart(stride);
     const size_t step = eight ? 8 : 4, part = far ? PART_COLUMNS : cols, steps = rows / step;
-    const size_t head = cols > PART_COLUMNS ? (size_t)(-(uintptr_t)x & 63) / sizeof(real) : 0;
+    const size_t head = cols > PART_COLUMNS ? before_line(x) : 0;
     tile_terms terms;
     for (size_t i = 0; i < steps; i++, dy += step * dy_stride, x += step * stride) {
         for (size_t c = 0, n; c < cols; c += n) {

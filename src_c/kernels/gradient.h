@@ -30,8 +30,11 @@ static inline void add_sums(gradient_sums *a, const gradient_sums *b)
         a->t_lo += b->t_lo, a->g_lo += b->g_lo, a->gt_lo += b->gt_lo;
 }
 
-/* What rounding took, back into a sum: nothing of float data, NaN where the sum has overflowed. */
-CN_INLINE acc settled(acc sum, acc lost) { return sizeof(real) == sizeof(acc) && lost == lost ? sum + lost : sum; }
+/* What rounding took, back into a sum: NaN where the sum has overflowed. */
+CN_INLINE acc with_lost(acc sum, acc lost) { return lost == lost ? sum + lost : sum; }
+
+/* The same of sums that have lost nothing of float data. */
+CN_INLINE acc settled(acc sum, acc lost) { return sizeof(real) == sizeof(acc) ? with_lost(sum, lost) : sum; }
 
 /* dx = ((g - average) - (t - hat_lo) * slope) * rstd,  or with one number less and one multiplication:
  * ((g - offset) - (x - mean) * x_slope) * rstd. */

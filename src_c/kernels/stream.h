@@ -73,13 +73,16 @@ static inline bool worth_fetching(cn_work work, size_t bytes)
     return work.far && bytes <= (work.stream ? FAR_BYTES : NEAR_BYTES);
 }
 
+/* Elements before the first whole line. */
+static inline size_t before_line(const real *x) { return (size_t)(-(uintptr_t)x & 63) / sizeof(real); }
+
 /* The next of the runs in which n elements are written through the caches. Where x is fetched ahead, between two fetches;
  * else all, from the first whole line of y on if there are many: a store across two lines takes twice as long. */
 static inline size_t next_run(const real *y, size_t n, size_t ahead)
 {
     if (ahead && n > STREAM_RUN)
         return stream_run(y, n);
-    size_t head = (size_t)(-(uintptr_t)y & 63) / sizeof(real);
+    size_t head = before_line(y);
     return head && n > NEAR_BYTES / sizeof(real) ? head : n;
 }
 
